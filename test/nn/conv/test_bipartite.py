@@ -56,15 +56,15 @@ def plain_graph(conv, mode, x, seed):
 def test_the_definition(mode, training, has_root):
     options = dict.fromkeys(PLAIN, True) if has_root else {}
     conv = make(mode, method='dense', **options).train(training)
-    x, given = call(mode)
+    x, kwargs = call(mode)
     matrix = plain_graph(conv, mode, x, seed=7)
     torch.testing.assert_close(matrix.sum(dim=1), torch.ones(12).double())
     expected = matrix @ SOURCES @ conv.lin.weight.t()
     if has_root:
         torch.nn.init.normal_(conv.bias)
         expected = expected + x[1] @ conv.lin_root.weight.t() + conv.bias
-    torch.testing.assert_close(conv(x, **given, generator=seeded(7)), expected)
-    graph = conv.graph(x, **given, generator=seeded(7))
+    torch.testing.assert_close(conv(x, **kwargs, generator=seeded(7)), expected)
+    graph = conv.graph(x, **kwargs, generator=seeded(7))
     torch.testing.assert_close(to_matrix(*graph, 12, 9), matrix)
 
 
@@ -92,9 +92,8 @@ def test_candidates_and_batches():
     assert not out[[1, 2, *range(4, 11)]].any()  # Without candidates, no messages.
     batch = torch.arange(9) // 5, torch.arange(12) // 6
     together = conv(BOTH, batch=batch)
-    first = conv((SOURCES[:5], TARGETS[:6]))
-    second = conv((SOURCES[5:], TARGETS[6:]))
-    torch.testing.assert_close(together, torch.cat([first, second]))
+    apart = [conv((SOURCES[:5], TARGETS[:6])), conv((SOURCES[5:], TARGETS[6:]))]
+    torch.testing.assert_close(together, torch.cat(apart))
 
 
 def test_lazy_sizes():

@@ -32,13 +32,13 @@ def test_candidates_are_counted(options, edges, available):
     options = {'replace': available is None, **options}
     conv = make([NEAR], k=12, similarity='linear', **options)
     x, every = {'doc': X['doc']}, torch.arange(12)
-    given = {NEAR: torch.cartesian_prod(every, every).t()} if edges else None
+    edge_index = {NEAR: torch.cartesian_prod(every, every).t()} if edges else None
     if available is None:
-        assert conv(x, given)['doc'].shape == (12, OUT)
+        assert conv(x, edge_index)['doc'].shape == (12, OUT)
     else:
         text = rf"'k' must not exceed .* \(got k=12 for {available} candidates\)"
         with pytest.raises(ValueError, match=text):
-            conv(x, given)
+            conv(x, edge_index)
     # New rows are no sources, and have none to leave out; none need no candidates.
     for count in (3, 0):
         assert conv((x, {'doc': X['doc'][:count]}))['doc'].shape == (count, OUT)
@@ -76,12 +76,12 @@ BAD_CALLS = [
 ]
 
 
-@pytest.mark.parametrize(('given', 'error', 'text'), BAD_CALLS)
-def test_bad_calls(given, error, text):
+@pytest.mark.parametrize(('kwargs', 'error', 'text'), BAD_CALLS)
+def test_bad_calls(kwargs, error, text):
     conv = make()
     for call in (conv, conv.graphs):
         with pytest.raises(error, match=text):
-            call(**{'x_dict': X, **given})
+            call(**{'x_dict': X, **kwargs})
 
 
 def test_compared_rows_that_are_missing():

@@ -32,8 +32,8 @@ EDGES = {NEAR: torch.tensor([[1, 4, 2], [0, 0, 1]]), HAS: torch.tensor([[3], [1]
 WEIGHTS = {NEAR: torch.tensor([1.0, 3.0, 2.0]).double()}
 
 
-def pick(values, chosen):
-    return {t: values[t][rows] for t, rows in chosen.items()}
+def pick(values, rows):
+    return {t: values[t][index] for t, index in rows.items()}
 
 
 NEW = pick(X, CHOSEN)
@@ -43,7 +43,7 @@ BOTH = X, NEW
 @pytest.mark.parametrize('training', [True, False])
 @pytest.mark.parametrize('is_pair', [False, True])
 @pytest.mark.parametrize(
-    ('options', 'given'),
+    ('options', 'names'),
     [
         ({}, ()),
         ({'loop': False}, ('batch_dict',)),
@@ -55,32 +55,32 @@ BOTH = X, NEW
         ),
     ],
 )
-def test_each_relation_is_a_layer_of_its_own(options, given, is_pair, training):
+def test_each_relation_is_a_layer_of_its_own(options, names, is_pair, training):
     conv = make(**options).train(training)
-    known = {t: value for t, value in X.items() if t in conv.node_types}
-    ends = {'x_dict': known, 'batch_dict': BATCH, 'z_dict': Z}
-    ends = {name: {t: value[t] for t in known} for name, value in ends.items()}
+    x = {t: value for t, value in X.items() if t in conv.node_types}
+    ends = {'x_dict': x, 'batch_dict': BATCH, 'z_dict': Z}
+    ends = {name: {t: value[t] for t in x} for name, value in ends.items()}
     if is_pair:
         ends = {name: (value, pick(value, CHOSEN)) for name, value in ends.items()}
     every = ends | {'edge_index_dict': EDGES, 'edge_weight_dict': WEIGHTS}
-    args = {name: every[name] for name in ('x_dict', *given)}
-    found, graphs = conv(**args, generator=seeded(3), return_graph=True)
+    args = {name: every[name] for name in ('x_dict', *names)}
+    result, graphs = conv(**args, generator=seeded(3), return_graph=True)
     assert list(graphs) == conv.relations
     sums, generator = {'doc': 0, 'word': 0}, seeded(3)
     for relation in conv.relations:
         source, _, target = relation
-        own = {name: every[name].get(relation) for name in given if 'edge' in name}
+        kwargs = {name: every[name].get(relation) for name in names if 'edge' in name}
         for name in (name for name in args if 'edge' not in name):
             # What is of one type is a pair as well, if new rows are asked about.
             value = args[name]
             src, dst = value if is_pair else (value, value)
             joint = is_pair or source != target
-            own[name] = (src[source], dst[target]) if joint else src[source]
+            kwargs[name] = (src[source], dst[target]) if joint else src[source]
         layer = conv.convs[relation]
         if layer.z_channels is None:
-            own.pop('z_dict', None)
-        own = {name.removesuffix('_dict'): value for name, value in own.items()}
-        out, graph = layer(**own, generator=generator, return_graph=True)
+            kwargs.pop('z_dict', None)
+        kwargs = {name.removesuffix('_dict'): value for name, value in kwargs.items()}
+        out, graph = layer(**kwargs, generator=generator, return_graph=True)
         sums[target] = sums[target] + out
         assert torch.equal(graph.edge_index, graphs[relation].edge_index)
         assert torch.equal(graph.edge_weight, graphs[relation].edge_weight)
@@ -89,17 +89,17 @@ def test_each_relation_is_a_layer_of_its_own(options, given, is_pair, training):
         root = (
             rows[target] @ conv.root.lins[target].weight.t() + conv.root.biases[target]
         )
-        torch.testing.assert_close(found[target], out + root)
+        torch.testing.assert_close(result[target], out + root)
 
 
 def test_new_rows_of_another_type():
     conv = make().eval()
     # Types that are no sources to them need not be there.
-    found = conv(({'doc': X['doc']}, {'word': X['word'][:2]}))
-    torch.testing.assert_close(found, {'word': conv(X)['word'][:2]})
+    out = conv(({'doc': X['doc']}, {'word': X['word'][:2]}))
+    torch.testing.assert_close(out, {'word': conv(X)['word'][:2]})
     ids = {'doc': BATCH['doc']}, {'word': BATCH['word'][:2]}
-    found = conv(({'doc': X['doc']}, {'word': X['word'][:2]}), batch_dict=ids)
-    torch.testing.assert_close(found, {'word': conv(X, batch_dict=BATCH)['word'][:2]})
+    out = conv(({'doc': X['doc']}, {'word': X['word'][:2]}), batch_dict=ids)
+    torch.testing.assert_close(out, {'word': conv(X, batch_dict=BATCH)['word'][:2]})
 
 
 @pytest.mark.parametrize('training', [True, False])
@@ -107,12 +107,12 @@ def test_new_rows_of_another_type():
 def test_types_without_nodes(options, training):
     conv = make(**options).train(training)
     out = conv(rows(author=0))
-    rest = make([IN_DOC, NEAR, HAS], **options).train(training)
-    rest.load_state_dict(
+    smaller = make([IN_DOC, NEAR, HAS], **options).train(training)
+    smaller.load_state_dict(
         {k: v for k, v in conv.state_dict().items() if 'author' not in k}
     )
     if not training:
-        torch.testing.assert_close(out, rest({t: X[t] for t in ('doc', 'word')}))
+        torch.testing.assert_close(out, smaller({t: X[t] for t in ('doc', 'word')}))
     graphs = conv.graphs(rows(author=0))
     assert graphs[OF].edge_index.shape == (2, 0)
     assert graphs[OF].edge_weight.shape == (0,)
@@ -144,11 +144,11 @@ def test_sparse_targets_of_a_type_without_nodes(dtype):
 def test_lazy_sizes(method, empty):
     conv, full = HeteroLatentGraphConv(-1, OUT, RELATIONS), single(X)
     getattr(conv, method)(single(rows(**({empty: 0} if empty else {}))))
-    for (source, _, target), own in zip(RELATIONS, conv.convs.values(), strict=True):
-        assert own.lin.weight.shape == (OUT, IN[source])
+    for (source, _, target), layer in zip(RELATIONS, conv.convs.values(), strict=True):
+        assert layer.lin.weight.shape == (OUT, IN[source])
         if source != target:
-            assert own.lin_dst.weight.shape == (OUT, IN[target])
-        assert all(bool(p.isfinite().all()) for p in own.parameters())
+            assert layer.lin_dst.weight.shape == (OUT, IN[target])
+        assert all(bool(p.isfinite().all()) for p in layer.parameters())
     assert conv(full)['doc'].shape == (12, OUT)
     assert conv.root.lins['doc'].weight.shape == (OUT, 6)
     HeteroLatentGraphConv(IN, OUT, RELATIONS).load_state_dict(conv.state_dict())
@@ -191,7 +191,7 @@ def test_options_of_relations():
     }
     options = {'similarity_kwargs': {'c_scale': 0.3}, 'scale': 2.0, 'loop': False}
     conv = HeteroLatentGraphConv(IN, OUT, relations, k=4, **options)
-    samplers = {relation: own.sampler for relation, own in conv.convs.items()}
+    samplers = {relation: layer.sampler for relation, layer in conv.convs.items()}
     assert [samplers[r].k for r in relations] == [2, 4, 4]
     assert [samplers[r].tau for r in relations] == [0.5, 0.1, 0.5]
     assert [samplers[r].hard for r in relations] == [True, False, False]
@@ -203,8 +203,8 @@ def test_options_of_relations():
     assert samplers[OF].similarity is not samplers[NEAR].similarity
     # A similarity of the layer that is a module is one for all.
     shared = HeteroLatentGraphConv(IN, OUT, [IN_DOC, OF], LinearSimilarity(OUT))
-    one, other = (own.sampler.similarity for own in shared.convs.values())
-    assert one is other
+    in_doc, of = (layer.sampler.similarity for layer in shared.convs.values())
+    assert in_doc is of
     mixed = HeteroLatentGraphConv(
         IN, OUT, {IN_DOC: {}, OF: {'z_channels': None}}, z_channels=2
     )
@@ -219,8 +219,7 @@ NAMES = ['type', 'forward', 'training', 'a.b', 'a b', 'T', 'a%2Eb']
 @pytest.mark.parametrize('name', [*NAMES, 'a|b', ':', '__dict__', 'a___b'])
 def test_any_name_of_a_type(name):
     torch.manual_seed(0)
-    others = [other for other in NAMES if other != name]
-    relations = [(name, other, 'item') for other in others]
+    relations = [(name, rel, 'item') for rel in NAMES if rel != name]
     relations += [('item', 'of', name), ('item', 'b', name)]
     conv = HeteroLatentGraphConv({name: 4, 'item': 3}, 2, relations, k=2)
     assert len({conv.convs[relation] for relation in relations}) == len(relations)
@@ -228,8 +227,8 @@ def test_any_name_of_a_type(name):
     assert conv.eval()(x).keys() == {name, 'item'}
     twin = HeteroLatentGraphConv({name: 4, 'item': 3}, 2, relations, k=2).eval()
     twin.load_state_dict(conv.state_dict())
-    for kind, out in conv(x).items():
-        assert torch.equal(twin(x)[kind], out)
+    for node_type, out in conv(x).items():
+        assert torch.equal(twin(x)[node_type], out)
 
 
 def test_export():
@@ -242,6 +241,6 @@ def test_export():
             return self.conv({'doc': doc, 'word': word, 'author': author})
 
     conv, x = make().eval(), rows()
-    given = tuple(x[t] for t in ('doc', 'word', 'author'))
-    program = torch.export.export(Outer(conv), given).module()
-    torch.testing.assert_close(program(*given), conv(x))
+    args = tuple(x[t] for t in ('doc', 'word', 'author'))
+    program = torch.export.export(Outer(conv), args).module()
+    torch.testing.assert_close(program(*args), conv(x))

@@ -27,17 +27,17 @@ def network():
 def test_is_the_edge_convolution_of_the_nearest(aggr, loop, batch, tau):
     x, nn = points(), network()
     conv = KNNEdgeConv(nn, 5, aggr, loop=loop, tau=tau)
-    wanted = EdgeConv(nn, aggr)(x, knn_graph(x, 5, batch, loop))
-    torch.testing.assert_close(conv(x, batch), wanted)
+    expected = EdgeConv(nn, aggr)(x, knn_graph(x, 5, batch, loop))
+    torch.testing.assert_close(conv(x, batch), expected)
 
 
 def test_pairs_and_compared_rows():
     x, z = (points(), points(20, seed=1)), (points(width=2), points(20, 2, seed=1))
     conv, batch = KNNEdgeConv(network(), 5), (BATCH, BATCH[::2])
     edges = knn_graph(z, 5, batch)
-    wanted = EdgeConv(conv.nn)(x, edges)
-    torch.testing.assert_close(conv(x, batch, z=z), wanted)
-    assert wanted.shape == (20, 4)
+    expected = EdgeConv(conv.nn)(x, edges)
+    torch.testing.assert_close(conv(x, batch, z=z), expected)
+    assert expected.shape == (20, 4)
 
 
 @pytest.mark.parametrize('aggr', ['max', 'sum'])
@@ -45,19 +45,19 @@ def test_gradient_of_the_metric_is_that_of_weighed_messages(aggr):
     x, z = points().double(), points(width=2).double().requires_grad_()
     conv = KNNEdgeConv(network().double(), 5, aggr, tau=0.5)
     conv(x, z=z).square().sum().backward()
-    found, edges = z.grad, knn_graph(z, 5, loop=True)
+    grad, edges = z.grad, knn_graph(z, 5, loop=True)
     twin = z.detach().clone().requires_grad_()
     source, target = edges
     distance = (twin[source] - twin[target]).square().sum(dim=1)
     weight = softmax(-distance / 0.5, target)
     # The derivative of the output with each weight, where all weigh 1.
-    one = torch.ones(edges.size(1), 1, dtype=torch.double, requires_grad=True)
-    message = conv.nn(torch.cat([x[target], x[source] - x[target]], dim=1)) * one
+    ones = torch.ones(edges.size(1), 1, dtype=torch.double, requires_grad=True)
+    message = conv.nn(torch.cat([x[target], x[source] - x[target]], dim=1)) * ones
     out = conv.aggr_module(message, target)
-    (slope,) = torch.autograd.grad(out.square().sum(), one)
-    (wanted,) = torch.autograd.grad((slope.squeeze(1) * weight).sum(), twin)
-    torch.testing.assert_close(found, wanted)
-    assert found.abs().amax() > 1e-3
+    (slope,) = torch.autograd.grad(out.square().sum(), ones)
+    (expected,) = torch.autograd.grad((slope.squeeze(1) * weight).sum(), twin)
+    torch.testing.assert_close(grad, expected)
+    assert grad.abs().amax() > 1e-3
     assert KNNEdgeConv(network().double(), 5)(x, z=z.detach()).requires_grad
 
 
@@ -97,10 +97,10 @@ def test_onnx(tmp_path):
     args = {'dynamo': True, 'dynamic_shapes': shapes, 'verbose': False}
     torch.onnx.export(net, (points(16),), **args).save(tmp_path / 'net.onnx')
     session = runtime.InferenceSession(tmp_path / 'net.onnx')
-    (name,) = (given.name for given in session.get_inputs())
+    (name,) = (node.name for node in session.get_inputs())
     for x in clouds():
-        (found,) = session.run(None, {name: x.numpy()})
-        torch.testing.assert_close(torch.from_numpy(found), net(x).detach())
+        (out,) = session.run(None, {name: x.numpy()})
+        torch.testing.assert_close(torch.from_numpy(out), net(x).detach())
 
 
 @pytest.mark.parametrize(

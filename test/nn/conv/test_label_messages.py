@@ -25,18 +25,18 @@ def draw_rows(n=N, seed=0):
 @pytest.mark.parametrize('form', ['all', 'edges', 'batch', 'pair'])
 def test_labels_are_added_to_messages(training, form):
     conv, (x, y) = make().train(training), draw_rows()
-    given = {}
+    kwargs = {}
     if form == 'edges':
-        given['edge_index'] = torch.randint(N, (2, 300), generator=seeded(3))
+        kwargs['edge_index'] = torch.randint(N, (2, 300), generator=seeded(3))
     if form == 'batch':
-        given['batch'] = torch.arange(N) // 20
+        kwargs['batch'] = torch.arange(N) // 20
     rows, count = x, N
     if form == 'pair':
         rows, count = (x, draw_rows(7, seed=5)[0]), 7
-    out = conv(rows, y=y, **given, generator=seeded(9))
-    unknown = conv(rows, y=torch.full_like(y, -1), **given, generator=seeded(9))
+    out = conv(rows, y=y, **kwargs, generator=seeded(9))
+    unknown = conv(rows, y=torch.full_like(y, -1), **kwargs, generator=seeded(9))
     if training:
-        graph = conv.graph(rows, y=y, **given, generator=seeded(9))
+        graph = conv.graph(rows, y=y, **kwargs, generator=seeded(9))
         source, target = graph.edge_index
         expected = torch.zeros(count, OUT).double()
         told = conv.label(y)[source] * graph.edge_weight.unsqueeze(1)
@@ -44,12 +44,12 @@ def test_labels_are_added_to_messages(training, form):
         torch.testing.assert_close(out - unknown, expected)
     else:
         # Weights of a row sum to 1, so that labels of one kind tell one message.
-        same = conv(rows, y=torch.ones_like(y), **given)
+        same = conv(rows, y=torch.ones_like(y), **kwargs)
         expected = conv.label(torch.ones_like(y))[:1].expand(count, OUT)
         torch.testing.assert_close(same - unknown, expected)
     plain = make(label_channels=None).train(training)
     plain.load_state_dict(conv.state_dict(), strict=False)
-    torch.testing.assert_close(unknown, plain(rows, **given, generator=seeded(9)))
+    torch.testing.assert_close(unknown, plain(rows, **kwargs, generator=seeded(9)))
 
 
 @pytest.mark.parametrize('training', [True, False])
@@ -61,18 +61,18 @@ def test_no_row_hears_its_own_label(training, method, similarity, form):
         method = 'auto'  # They do not serve listed candidates.
     conv = make(similarity, method=method).train(training)
     x, y = draw_rows()
-    given = {}
+    kwargs = {}
     if form == 'edges':  # Loops are among them.
         edges = torch.randint(N, (2, 300), generator=seeded(3))
-        given['edge_index'] = torch.cat([edges, torch.arange(N).expand(2, N)], dim=1)
+        kwargs['edge_index'] = torch.cat([edges, torch.arange(N).expand(2, N)], dim=1)
     if form == 'batch':
-        given['batch'] = torch.arange(N) // 20
-    out = conv(x, y=y, **given, generator=seeded(9))
+        kwargs['batch'] = torch.arange(N) // 20
+    out = conv(x, y=y, **kwargs, generator=seeded(9))
     others_hear = []
     for i in range(0, N, 3):
-        other = y.clone()
-        other[i] = (y[i] + 1) % 3
-        moved = conv(x, y=other, **given, generator=seeded(9)) != out
+        changed = y.clone()
+        changed[i] = (y[i] + 1) % 3
+        moved = conv(x, y=changed, **kwargs, generator=seeded(9)) != out
         assert not bool(moved[i].any())
         others_hear.append(bool(moved.any()))
     assert sum(others_hear) > 7  # Some rows are far from all others.

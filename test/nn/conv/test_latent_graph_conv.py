@@ -14,25 +14,25 @@ from torch_geometric_gsl.nn.sampler.options import PAPER
 
 N, S, IN, OUT, K, TAU, SCALE = 7, 6, 11, 4, 3, 0.4, 1.5
 # A graph of all nodes, or that of transition nodes in each of their forms.
-KINDS = pytest.mark.parametrize('kind', ['full', 'projected', 'free', 'anchors'])
+FORMS = pytest.mark.parametrize('form', ['full', 'projected', 'free', 'anchors'])
 features = partial(normal, N, IN)
 TRAINING = pytest.mark.parametrize('training', [True, False])
 
 
-def build(kind, *args, in_channels=IN, **kwargs):
-    if kind == 'full':
+def build(form, *args, in_channels=IN, **kwargs):
+    if form == 'full':
         return LatentGraphConv(in_channels, OUT, *args, **kwargs)
-    num_nodes = N if kind == 'projected' else None
+    num_nodes = N if form == 'projected' else None
     size = in_channels, OUT, num_nodes, S
-    conv = TransitionGraphConv(*size, *args, transition=kind, **kwargs)
-    return conv.choose_anchors(normal(S, IN, seed=9)) if kind == 'anchors' else conv
+    conv = TransitionGraphConv(*size, *args, transition=form, **kwargs)
+    return conv.choose_anchors(normal(S, IN, seed=9)) if form == 'anchors' else conv
 
 
-def make(kind, **kwargs):
+def make(form, **kwargs):
     torch.manual_seed(5)
     kwargs = {**PAPER, 'k': K, 'tau': TAU, 'scale': SCALE, **kwargs}
     kwargs['budget'] = limits(kwargs.get('method'), kwargs, arrivals=N)
-    conv = build(kind, **kwargs).double()
+    conv = build(form, **kwargs).double()
     if conv.bias is not None:
         torch.nn.init.normal_(conv.bias)
     return conv
@@ -52,7 +52,7 @@ def weights(conv, x, seed):
     score = []
     for row in z:
         b, c = sigmoid(inner(row, w_b)), 0.1 * sigmoid(inner(row, w_c))
-        bells = [math.exp(-((inner(row, other) - b) ** 2) / c) for other in sources]
+        bells = [math.exp(-((inner(row, source) - b) ** 2) / c) for source in sources]
         score.append([SCALE * bell for bell in bells])
     if seed is not None:
         values = torch.tensor(score, dtype=torch.double)
@@ -95,9 +95,9 @@ def oracle(conv, x, seed):
 @pytest.mark.parametrize('method', ['dense', 'stream'])
 @pytest.mark.parametrize('root_weight', [True, False])
 @pytest.mark.parametrize('bias', [True, False])
-@KINDS
-def test_formula(kind, root_weight, bias, method, seed):
-    conv = make(kind, root_weight=root_weight, bias=bias, method=method)
+@FORMS
+def test_formula(form, root_weight, bias, method, seed):
+    conv = make(form, root_weight=root_weight, bias=bias, method=method)
     conv.train(seed is not None)
     names = {name for name, _ in conv.named_parameters()}
     assert ('bias' in names) == bias
@@ -110,17 +110,17 @@ def test_formula(kind, root_weight, bias, method, seed):
 
 
 @TRAINING
-@KINDS
-def test_graph(kind, training):
-    conv, x = make(kind, method='dense').train(training), features()
+@FORMS
+def test_graph(form, training):
+    conv, x = make(form, method='dense').train(training), features()
     graph = conv.graph(x, generator=seeded(2))
-    size = N if kind == 'full' else S
-    found = to_matrix(*graph, N, size).detach()
+    size = N if form == 'full' else S
+    matrix = to_matrix(*graph, N, size).detach()
     expected = weights(conv, x, 2 if training else None)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(matrix, expected)
 
 
 def test_widths_of_compared_rows():
-    for in_channels, given, expected in (((6, 6), -1, 6), (-1, 3, 3), ((5, 6), 3, 3)):
-        conv = LatentGraphConv(in_channels, OUT, z_channels=given)
+    for in_channels, width, expected in (((6, 6), -1, 6), (-1, 3, 3), ((5, 6), 3, 3)):
+        conv = LatentGraphConv(in_channels, OUT, z_channels=width)
         assert conv.z_channels == expected

@@ -29,7 +29,7 @@ def windows(*lead, n=N, seed=3):
     return normal(*lead, n, IN, seed=seed)
 
 
-def given(form, n=N):
+def sensor_rows(form, n=N):
     """What a call takes beside the windows."""
     return {'z': normal(n, EMB, seed=8)} if form == 'rows' else {}
 
@@ -53,10 +53,10 @@ def by_window(conv, x, matrix):
     """Apply the layer to each window alone, with a dense matrix."""
     out = []
     for window in x.reshape(-1, N, IN):
-        one = matrix @ window @ conv.lin.weight.t() + conv.bias
+        value = matrix @ window @ conv.lin.weight.t() + conv.bias
         if conv.lin_root is not None:
-            one = one + window @ conv.lin_root.weight.t()
-        out.append(one)
+            value = value + window @ conv.lin_root.weight.t()
+        out.append(value)
     return torch.stack(out).view(*x.shape[:-1], OUT)
 
 
@@ -67,12 +67,12 @@ def by_window(conv, x, matrix):
 def test_a_loop_over_windows(options, form, lead, training):
     conv, x = make(form, **options).train(training), windows(*lead)
     seed = 7 if training else None
-    z = conv.embed(x, **given(form)).detach()
+    z = conv.embed(x, **sensor_rows(form)).detach()
     expected = by_window(conv, x, weights(conv, z, seed))
-    out = conv(x, **given(form), generator=seeded(7))
+    out = conv(x, **sensor_rows(form), generator=seeded(7))
     assert out.shape == (*lead, N, OUT)
     torch.testing.assert_close(out, expected)
-    graph = conv.graph(x, **given(form), generator=seeded(7))
+    graph = conv.graph(x, **sensor_rows(form), generator=seeded(7))
     matrix = to_matrix(*graph, N, N)
     torch.testing.assert_close(matrix.detach(), weights(conv, z, seed))
     torch.testing.assert_close(conv(x, graph=graph), expected)
@@ -81,12 +81,12 @@ def test_a_loop_over_windows(options, form, lead, training):
 @LEADS
 @KINDS
 def test_embeddings(form, lead):
-    conv, x, known = make(form, directed=False), windows(*lead), given(form)
+    conv, x, kwargs = make(form, directed=False), windows(*lead), sensor_rows(form)
     embed = conv.embed
     if form == 'free':
         expected = embed.weight
     elif form == 'rows':
-        expected = known['z'] @ embed.lin.weight.t() + embed.lin.bias
+        expected = kwargs['z'] @ embed.lin.weight.t() + embed.lin.bias
     else:
         total, flat, lin = torch.zeros(N, EMB).double(), x.view(-1, N, IN), embed.lin
         for window in flat:
@@ -94,9 +94,9 @@ def test_embeddings(form, lead):
                 hidden = embed.lin_window.weight @ window[sensor]
                 total[sensor] += (hidden + embed.lin_window.bias).clamp(min=0)
         expected = total / len(flat) @ lin.weight.t() + lin.bias
-    torch.testing.assert_close(embed(x, **known), expected)
+    torch.testing.assert_close(embed(x, **kwargs), expected)
     if form != 'free':
-        pair = {'z': (known['z'], known['z'][:2])} if known else {}
+        pair = {'z': (kwargs['z'], kwargs['z'][:2])} if kwargs else {}
         src, dst = embed((x, x[..., :2, :]), **pair)
         torch.testing.assert_close(src, expected)
         torch.testing.assert_close(dst, expected[:2])
@@ -107,18 +107,18 @@ def test_one_draw_a_call(form):
     conv, draws = make(form), []
     handle = conv.sampler.register_draw_hook(lambda *args: draws.append(args))
     x = windows(9, 4)
-    out = conv(x, **given(form))
+    out = conv(x, **sensor_rows(form))
     assert len(draws) == 1
     # All windows share it: equal windows get equal answers, noise and all.
-    graph = conv.graph(x, **given(form))
+    graph = conv.graph(x, **sensor_rows(form))
     assert len(draws) == 2
     for _ in range(3):
         conv(x, graph=graph)
     assert len(draws) == 2
     handle.remove()
-    same = conv(x[:1, :1].expand(5, 2, N, IN), **given(form))
+    same = conv(x[:1, :1].expand(5, 2, N, IN), **sensor_rows(form))
     torch.testing.assert_close(same, same[:1, :1].expand_as(same))
-    assert not torch.allclose(out, conv(x, **given(form)))
+    assert not torch.allclose(out, conv(x, **sensor_rows(form)))
 
 
 @pytest.mark.parametrize('form', ['rows', 'windows'])
@@ -126,11 +126,11 @@ def test_one_draw_a_call(form):
 def test_new_sensors_join_others(form, lead):
     # Loops are allowed, for a pair knows of no sensor that is its own.
     conv, x = make(form, loop=True).eval(), windows(*lead)
-    known = given(form).get('z')
-    full, rows = conv(x, **given(form)), torch.tensor([4, 1])
-    pair = {} if known is None else {'z': (known, known[rows])}
-    found = conv((x, x[..., rows, :]), **pair)
-    torch.testing.assert_close(found, full[..., rows, :])
+    z = sensor_rows(form).get('z')
+    full, rows = conv(x, **sensor_rows(form)), torch.tensor([4, 1])
+    pair = {} if z is None else {'z': (z, z[rows])}
+    out = conv((x, x[..., rows, :]), **pair)
+    torch.testing.assert_close(out, full[..., rows, :])
     graph = conv.graph((x, x[..., rows, :]), **pair)
     again = conv((x, x[..., rows, :]), graph=graph)
     torch.testing.assert_close(again, full[..., rows, :])
@@ -155,22 +155,22 @@ def test_any_other_graph():
 def test_no_windows_and_one_sensor(form, training):
     conv = make(form).train(training)
     for lead in ((0,), (3, 0)):
-        assert conv(windows(*lead), **given(form)).shape == (*lead, N, OUT)
+        assert conv(windows(*lead), **sensor_rows(form)).shape == (*lead, N, OUT)
     torch.manual_seed(5)
     options = {'num_sensors': 1} if form == 'free' else FORMS[form]
     alone = SensorGraphConv(IN, OUT, k=1, loop=True, **options)
     alone, x = alone.double().train(training), windows(7, n=1)
-    known = given(form, 1)
+    kwargs = sensor_rows(form, 1)
     torch.testing.assert_close(
-        alone(x, **known), x @ (alone.lin.weight + alone.lin_root.weight).t()
+        alone(x, **kwargs), x @ (alone.lin.weight + alone.lin_root.weight).t()
     )
     alone.sampler.loop = False
-    torch.testing.assert_close(alone(x, **known), x @ alone.lin_root.weight.t())
+    torch.testing.assert_close(alone(x, **kwargs), x @ alone.lin_root.weight.t())
 
 
 def test_bad_input():
-    x, free, reduced, known = windows(7), make(), make('windows'), make('rows')
-    z = given('rows')['z']
+    x, free, reduced, compared = windows(7), make(), make('windows'), make('rows')
+    z = sensor_rows('rows')['z']
     edge = torch.zeros(2, 1, dtype=torch.long)
     graph = SampledGraph(edge + torch.tensor([[0], [N]]), torch.ones(1).double())
     for call, error, match in (
@@ -181,8 +181,8 @@ def test_bad_input():
         (lambda: reduced.graph(), TypeError, "'x' must be a tensor of windows wit"),
         (lambda: reduced.graph((x, None)), TypeError, "'x_dst' must be a tensor of"),
         (lambda: free(x, z=z), ValueError, r"'z' needs a layer with 'z_channels' \(go"),
-        (lambda: known((x, x), z=z), TypeError, "'z' must be a pair like 'x'"),
-        (lambda: known(x, z=(z, z)), TypeError, "'z' must be a tensor like 'x'"),
+        (lambda: compared((x, x), z=z), TypeError, "'z' must be a pair like 'x'"),
+        (lambda: compared(x, z=(z, z)), TypeError, "'z' must be a tensor like 'x'"),
         (lambda: free(x, graph=3), TypeError, r"'graph' must be a pair .* \(got int"),
         (lambda: free(x, graph=graph), ValueError, "'graph' has targets outside 0..5"),
         (lambda: free(x, graph=(edge, torch.ones(2))), ValueError, 'one weight per e'),
@@ -195,7 +195,7 @@ def test_bad_input():
 
 def test_it_finds_the_couplings_of_a_forecast():
     dataset = CoupledSensors(num_sensors=N, num_sources=1, num_steps=800, seed=2)
-    x, y = (part.squeeze(-1).transpose(1, 2) for part in dataset.windows(1))
+    x, y = (value.squeeze(-1).transpose(1, 2) for value in dataset.windows(1))
     torch.manual_seed(0)
     conv = SensorGraphConv(1, 1, N, bias=False)
     optimizer = torch.optim.Adam(conv.parameters(), lr=0.05)

@@ -52,15 +52,15 @@ def test_wide_matrix_is_never_formed(method, training, sparse, meter):
     conv = make(method=method).train(training)
     x = normal(N, IN).to_sparse_csr() if sparse else normal(N, IN).requires_grad_()
     wide = {(S, IN), (IN, S)}
-    with meter() as found:
+    with meter() as allocated:
         conv(x).square().sum().backward()
-    assert (S, OUT) in found.shapes
-    assert (OUT, IN) in found.shapes or (IN, OUT) in found.shapes  # A gradient.
-    assert not found.shapes & wide
+    assert (S, OUT) in allocated.shapes
+    assert (OUT, IN) in allocated.shapes or (IN, OUT) in allocated.shapes  # A gradient.
+    assert not allocated.shapes & wide
     if not sparse:  # The other order of brackets would be seen.
-        with meter() as found:
+        with meter() as allocated:
             conv.lin(conv.w_e @ x)
-        assert found.shapes & wide
+        assert allocated.shapes & wide
 
 
 def test_states_of_projections_are_as_they_were():
@@ -72,8 +72,8 @@ def test_states_of_projections_are_as_they_were():
 
 
 def test_parameters_of_the_forms():
-    own = {name: p.shape for name, p in build('free').named_parameters()}
-    assert own['transition_nodes'] == own['messages'] == (S, OUT)
+    shapes = {name: p.shape for name, p in build('free').named_parameters()}
+    assert shapes['transition_nodes'] == shapes['messages'] == (S, OUT)
     learned = {name for name, _ in build('anchors').named_parameters()}
     assert learned == {name for name, _ in LatentGraphConv(IN, OUT).named_parameters()}
     # Directions without a preferred one, about as long as unit rows.
@@ -91,20 +91,20 @@ def test_anchors_are_sources(similarity, training, sparse):
     full = LatentGraphConv(IN, OUT, similarity=similarity, k=3).double().train(training)
     full.load_state_dict({k: v for k, v in conv.state_dict().items() if k != 'anchors'})
     x, sources = normal(9, IN).relu(), conv.anchors
-    own = x.to_sparse_csr() if sparse else x
-    found, expected = (
-        call(own, generator=seeded(2))
-        for call in (conv, lambda x, **given: full((sources, x), **given))
+    rows = x.to_sparse_csr() if sparse else x
+    out, expected = (
+        call(rows, generator=seeded(2))
+        for call in (conv, lambda x, **kwargs: full((sources, x), **kwargs))
     )
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-14)
-    graph = conv.graph(own, generator=seeded(2))
-    other = full.graph((sources, own), generator=seeded(2))
-    assert torch.equal(graph.edge_index, other.edge_index)
+    torch.testing.assert_close(out, expected, rtol=1e-12, atol=1e-14)
+    graph = conv.graph(rows, generator=seeded(2))
+    twin = full.graph((sources, rows), generator=seeded(2))
+    assert torch.equal(graph.edge_index, twin.edge_index)
     # Others may be given, as many as one likes.
-    given = normal(9, IN, seed=4)
-    found = conv((given, own), generator=seeded(2))
-    expected = full((given, own), generator=seeded(2))
-    torch.testing.assert_close(found, expected)
+    anchors = normal(9, IN, seed=4)
+    out = conv((anchors, rows), generator=seeded(2))
+    expected = full((anchors, rows), generator=seeded(2))
+    torch.testing.assert_close(out, expected)
 
 
 @FORMS
@@ -115,8 +115,8 @@ def test_gradients(form, method):
     names, values = zip(*conv.named_parameters(), strict=True)
 
     def call(x, *values):
-        given = dict(zip(names, values, strict=True))
-        return torch.func.functional_call(conv, given, x, {'generator': seeded(1)})
+        parameters = dict(zip(names, values, strict=True))
+        return torch.func.functional_call(conv, parameters, x, {'generator': seeded(1)})
 
     leaves = [value.detach().clone().requires_grad_() for value in values]
     assert torch.autograd.gradcheck(call, (x.requires_grad_(), *leaves))
@@ -130,10 +130,10 @@ def test_a_batch_costs_rows_times_transition_nodes(form, training, meter):
     if form == 'anchors':
         conv.choose_anchors(torch.randn(20 * size, IN))
     x = torch.randn(size, IN)
-    with meter() as found:
+    with meter() as allocated:
         conv.train(training)(x).square().sum().backward()
-    assert found.largest <= conv.sampler.k * size * s
-    assert all(20 * size not in shape for shape in found.shapes)
+    assert allocated.largest <= conv.sampler.k * size * s
+    assert all(20 * size not in shape for shape in allocated.shapes)
 
 
 def test_anchors_are_rows_without_replacement():
@@ -153,14 +153,14 @@ def test_anchors_are_rows_without_replacement():
 
 def test_the_generator_chooses():
     conv, x = build('anchors'), torch.randn(100, IN, requires_grad=True)
-    first = conv.choose_anchors(x, generator=seeded(1)).anchors
-    assert not first.requires_grad
-    assert torch.equal(first, conv.choose_anchors(x, generator=seeded(1)).anchors)
-    assert not torch.equal(first, conv.choose_anchors(x, generator=seeded(2)).anchors)
+    anchors = conv.choose_anchors(x, generator=seeded(1)).anchors
+    assert not anchors.requires_grad
+    assert torch.equal(anchors, conv.choose_anchors(x, generator=seeded(1)).anchors)
+    assert not torch.equal(anchors, conv.choose_anchors(x, generator=seeded(2)).anchors)
     torch.manual_seed(1)
-    other = conv.choose_anchors(x).anchors
+    drawn = conv.choose_anchors(x).anchors
     torch.manual_seed(1)
-    assert torch.equal(other, conv.choose_anchors(x).anchors)
+    assert torch.equal(drawn, conv.choose_anchors(x).anchors)
     # As many as there are transition nodes are those that are given.
     state = torch.get_rng_state()
     assert torch.equal(conv.choose_anchors(x[:S].flip(0)).anchors, x[:S].flip(0))
@@ -173,15 +173,15 @@ def test_no_other_row_is_read(tmp_path, meter):
         warnings.filterwarnings('ignore', 'The given NumPy array is not writable')
         x = torch.from_numpy(np.load(tmp_path / 'x.npy', mmap_mode='r'))
     conv = build('anchors').double()
-    with meter() as found:
+    with meter() as allocated:
         conv.choose_anchors(x)
-    assert found.largest == S * IN
+    assert allocated.largest == S * IN
     x = torch.arange(1000.0).unsqueeze(1).repeat(1, IN)
-    chosen = conv.choose_anchors(x, generator=seeded(1)).anchors[:, 0].long()
-    other = torch.full_like(x, torch.nan)
-    other[chosen] = x[chosen]
-    conv.choose_anchors(other, generator=seeded(1))
-    x[chosen[3]] = torch.nan
+    rows = conv.choose_anchors(x, generator=seeded(1)).anchors[:, 0].long()
+    masked = torch.full_like(x, torch.nan)
+    masked[rows] = x[rows]
+    conv.choose_anchors(masked, generator=seeded(1))
+    x[rows[3]] = torch.nan
     with pytest.raises(ValueError, match="'x' contains NaN"):
         conv.choose_anchors(x, generator=seeded(1))
 
@@ -218,9 +218,9 @@ def test_sources_and_anchors_that_a_form_has_not():
     for call in (free := build('free'), free.graph):
         with pytest.raises(TypeError, match="with transition='free', which learns its"):
             call((x, x))
-    for other in (free, build('projected')):
+    for conv in (free, build('projected')):
         with pytest.raises(ValueError, match="'transition' must be 'anchors' to c"):
-            other.choose_anchors(x)
+            conv.choose_anchors(x)
     conv = build('anchors')
     for call in (conv, conv.graph):
         with pytest.raises(ValueError, match="'anchors' must be chosen first, by cho"):
@@ -253,9 +253,9 @@ def test_half_precision_of_many_rows(how):
     exact = theta.double() @ h.double() / 20_000
     torch.testing.assert_close(project_nodes(theta, h), exact.float())
     if how == 'half':
-        found = project_nodes(theta.half(), h.half())
+        out = project_nodes(theta.half(), h.half())
     else:
         with torch.autocast('cpu', dtype=torch.float16):
-            found = project_nodes(theta, h.half())
-    assert found.dtype == torch.half
-    assert float((found - exact).norm() / exact.norm()) < 1e-3
+            out = project_nodes(theta, h.half())
+    assert out.dtype == torch.half
+    assert float((out - exact).norm() / exact.norm()) < 1e-3

@@ -35,9 +35,10 @@ def matrix(sampler, x, seed):
 @pytest.mark.parametrize('tau', [0.4, 1e-4])
 @pytest.mark.parametrize('options', OPTIONS)
 @pytest.mark.parametrize(
-    ('method', 'kept'), [('dense', N), ('pool', N), ('stream', N), ('stream', 4)]
+    ('method', 'num_arrivals'),
+    [('dense', N), ('pool', N), ('stream', N), ('stream', 4)],
 )
-def test_definition(method, kept, options, tau):
+def test_definition(method, num_arrivals, options, tau):
     if method == 'pool' and not options.get('replace', True):
         return
     similarity = resolve_similarity('neural_gaussian', 6).double()
@@ -47,7 +48,7 @@ def test_definition(method, kept, options, tau):
         tau=tau,
         scale=2.0,
         method=method,
-        budget=limits(method, options, arrivals=kept, tail=0),
+        budget=limits(method, options, arrivals=num_arrivals, tail=0),
         **options,
     )
     score = 2 * similarity(normal(N, 6)).detach()
@@ -55,28 +56,28 @@ def test_definition(method, kept, options, tau):
         score.fill_diagonal_(-INF)
     is_hard = options.get('hard', False)
     if options.get('replace', True):
-        noise = noise_of(method, 7, score, 3, kept)
-        expected = truncated(score, noise, tau, kept, is_hard)
+        noise = noise_of(method, 7, score, 3, num_arrivals)
+        expected = truncated(score, noise, tau, num_arrivals, is_hard)
     else:
         noise = noise_of(method, 7, score, 1, 3)
         expected = truncated(score, noise, tau, 3)
         if is_hard:  # Each of the three counts alike.
             expected = truncated(score, noise, 1.0, 3).sign() / 3
-    found = matrix(sampler, normal(N, 6), seed=7)
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+    weight = matrix(sampler, normal(N, 6), seed=7)
+    torch.testing.assert_close(weight, expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize('options', OPTIONS)
 @pytest.mark.parametrize('name', SIMILARITIES)
 def test_dense_equals_stream(name, options, monkeypatch):
     similarity = resolve_similarity(name, 6, out_channels=4).double()
-    value, found = normal(N, N, seed=1), []
+    value, results = normal(N, N, seed=1), []
     score = similarity(normal(N, 6)).detach()
     if not options.get('loop', True):
         score.fill_diagonal_(-INF)
     is_distinct = not options.get('replace', True)
-    races, kept = (1, 3) if is_distinct else (3, N)
-    noise = noise_of('stream', 7, score, races, kept)
+    races, num_arrivals = (1, 3) if is_distinct else (3, N)
+    noise = noise_of('stream', 7, score, races, num_arrivals)
     # What is excluded or comes too late has no time.
     monkeypatch.setattr(dense, 'log_arrival_times', lambda *_: -noise)
     for method in ('dense', 'stream'):
@@ -86,11 +87,11 @@ def test_dense_equals_stream(name, options, monkeypatch):
         sampler = GumbelKNNSampler.paper(similarity, 3, 0.5, method=method, **options)
         weight = matrix(sampler, x, seed=7)
         inputs = [x, *similarity.parameters()]
-        gradient = torch.autograd.grad((weight * value).sum(), inputs)
-        for part in gradient:
-            assert float(part.abs().max()) > 1e-6
-        found.append([weight.detach(), *gradient])
-    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-11)
+        gradients = torch.autograd.grad((weight * value).sum(), inputs)
+        for gradient in gradients:
+            assert float(gradient.abs().max()) > 1e-6
+        results.append([weight.detach(), *gradients])
+    torch.testing.assert_close(*results, rtol=1e-9, atol=1e-11)
 
 
 def held_noise(sampler, pair, options):
@@ -137,13 +138,13 @@ def test_gradient_of_a_race_by_finite_differences(name, hard):
         weight = torch.softmax((score.gather(-1, source) + noise) / 0.5, dim=-1)
         return (weight * value[source]).sum() / 2
 
-    (found, _), weight = sampler(pair, generator=seeded(6))
-    assert set(found.tolist()) == set(source[noise > -INF].tolist())
-    total = (weight * value[found]).sum()
+    (sources, _), weight = sampler(pair, generator=seeded(6))
+    assert set(sources.tolist()) == set(source[noise > -INF].tolist())
+    total = (weight * value[sources]).sum()
     expected = value[source[..., 0]].sum() / 2 if hard else function()
     torch.testing.assert_close(total, expected, rtol=1e-4, atol=1e-5)
-    gradient = torch.autograd.grad(total, list(sampler.parameters()))
-    slopes = torch.cat([part.flatten() for part in gradient]).tolist()
+    gradients = torch.autograd.grad(total, list(sampler.parameters()))
+    slopes = torch.cat([gradient.flatten() for gradient in gradients]).tolist()
     entries = [e for p in sampler.parameters() for e in p.data.view(-1).split(1)]
     for entry, slope in zip(entries, slopes, strict=True):
         sides = []
@@ -169,12 +170,12 @@ TRAINED = [
 @pytest.mark.parametrize(('name', 'training', 'options'), TRAINED)
 def test_gradients_of_learned_numbers_by_finite_differences(name, training, options):
     x, h, options = normal(12, 6), normal(12, 2, seed=9), dict(options)
-    x, given = every_pair(options.pop('form', 'all'), x)
+    x, kwargs = every_pair(options.pop('form', 'all'), x)
     sampler = make('linear', tau=0.5, scale=2.0, **options).train(training)
     value, step = getattr(sampler, name), 1e-5
 
     def loss():
-        return sampler.propagate(x, h, **given, generator=seeded(6)).square().sum()
+        return sampler.propagate(x, h, **kwargs, generator=seeded(6)).square().sum()
 
     loss().backward()
     with torch.no_grad():
@@ -208,12 +209,12 @@ WAYS += [('dense', 'edge_index'), ('race', 'edge_index'), ('race', 'batch')]
 @pytest.mark.parametrize(('method', 'form'), WAYS)
 def test_second_derivatives_are_refused(method, form, output):
     sampler = make(k=2, scale=0.5, method=method)
-    x, given = every_pair(form, normal(130, 6).requires_grad_())
-    assert sampler.plan(x, **given).method == method
+    x, kwargs = every_pair(form, normal(130, 6).requires_grad_())
+    assert sampler.plan(x, **kwargs).method == method
     if output == 'sum':
-        out = sampler.propagate(x, x.detach(), **given)
+        out = sampler.propagate(x, x.detach(), **kwargs)
     else:
-        out = sampler(x, **given).edge_weight
+        out = sampler(x, **kwargs).edge_weight
     (grad,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
     text = r'second derivatives are not implemented: the gradient of \w+ cannot'
     with pytest.raises(RuntimeError, match=text):

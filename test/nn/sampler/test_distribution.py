@@ -31,7 +31,7 @@ FORMS = {
 @pytest.mark.parametrize('form', FORMS)
 @pytest.mark.parametrize('name', [*SIMILARITIES, 'uniform'])
 def test_softmax_of_the_scores(name, form, loop, budget):
-    x, given, is_candidate = FORMS[form]
+    x, kwargs, is_candidate = FORMS[form]
     similarity = resolve_similarity(name, 6)
     sampler = GumbelKNNSampler.paper(
         similarity, k=1, scale=SCALE, loop=loop, budget=Budget(memory=budget)
@@ -44,18 +44,18 @@ def test_softmax_of_the_scores(name, form, loop, budget):
     entropy = torch.special.entr(weight / total.clamp_min(1e-300)).sum(dim=1)
     for precision, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
         sampler.to(precision)
-        found = sampler.distribution(_double(x, precision), **given)
-        assert found.candidates.tolist() == is_candidate.sum(dim=1).tolist()
-        assert found.entropy.dtype == torch.float64
+        distribution = sampler.distribution(_double(x, precision), **kwargs)
+        assert distribution.candidates.tolist() == is_candidate.sum(dim=1).tolist()
+        assert distribution.entropy.dtype == torch.float64
         close = {'rtol': tolerance, 'atol': tolerance}
-        torch.testing.assert_close(found.entropy, entropy, **close)
+        torch.testing.assert_close(distribution.entropy, entropy, **close)
         expected = entropy.exp() * is_candidate.any(dim=1)
-        torch.testing.assert_close(found.effective, expected, **close)
-        assert not found.entropy.requires_grad
+        torch.testing.assert_close(distribution.effective, expected, **close)
+        assert not distribution.entropy.requires_grad
 
 
 def _double(x, dtype=torch.float64):
-    return tuple(part.to(dtype) for part in x) if isinstance(x, tuple) else x.to(dtype)
+    return tuple(rows.to(dtype) for rows in x) if isinstance(x, tuple) else x.to(dtype)
 
 
 @pytest.mark.parametrize('training', [True, False])
@@ -72,7 +72,7 @@ def test_hooks_see_the_inputs_of_each_draw():
     sampler = GumbelKNNSampler.paper(resolve_similarity('linear', 6), k=1)
     seen = []
     handle = sampler.register_draw_hook(lambda *args: seen.append(args))
-    others = sampler.register_draw_hook(lambda *args: seen.append(len(args)))
+    counter = sampler.register_draw_hook(lambda *args: seen.append(len(args)))
     batches = BATCH, BATCH[:7]
     sampler(X, EDGES)
     sampler.eval().propagate(PAIR, X, batch=batches)
@@ -81,13 +81,13 @@ def test_hooks_see_the_inputs_of_each_draw():
         (sampler, X, EDGES, None, None),
         (sampler, PAIR, None, None, batches),
     ]
-    for own, other in zip(seen[::2], expected, strict=True):
-        assert all(a is b for a, b in zip(own, other, strict=True))
+    for args, inputs in zip(seen[::2], expected, strict=True):
+        assert all(a is b for a, b in zip(args, inputs, strict=True))
     sampler.plan(X)
     sampler.distribution(X)
     assert len(seen) == 4  # Neither of these draws.
     handle.remove()
-    others.remove()
+    counter.remove()
     sampler(X)
     assert len(seen) == 4
 
@@ -121,11 +121,11 @@ def test_a_sampler_that_trains_on_nearly_uniform_draws_warns_once():
             flat.train()(x)
     with pytest.warns(UniformSamplingWarning, match=r'are 9[0-7]\.\d % \(a sampler'):
         flat(x)
-    other = GumbelKNNSampler(LinearSimilarity(16), scale=1.5)
+    fresh = GumbelKNNSampler(LinearSimilarity(16), scale=1.5)
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         for _ in range(210):
-            other(x)
+            fresh(x)
 
 
 def test_draws_that_are_uniform_warn_at_once():

@@ -41,8 +41,8 @@ def test_the_definition_with_the_logarithms_added(scale):
     torch.testing.assert_close(sums, expected @ X)
     expected = torch.softmax(score / 0.7, dim=1)
     torch.testing.assert_close(matrix(sampler.eval()(X, EVERY, WEIGHT)), expected)
-    found = sampler.propagate(X, X, EVERY, WEIGHT)
-    torch.testing.assert_close(found, expected @ X)
+    sums = sampler.propagate(X, X, EVERY, WEIGHT)
+    torch.testing.assert_close(sums, expected @ X)
 
 
 @pytest.mark.parametrize('training', [True, False])
@@ -69,19 +69,19 @@ def test_zero_excludes_and_equal_edges_add_up(training, replace):
     sampler = make(replace=replace).train(training)
     weight = WEIGHT.masked_fill(EVERY[0] == EVERY[1], 0)
     apart = EVERY[0] != EVERY[1]
-    found = sampler(X, EVERY, weight, generator=seeded(2))
+    graph = sampler(X, EVERY, weight, generator=seeded(2))
     expected = sampler(X, EVERY[:, apart], WEIGHT[apart], generator=seeded(2))
-    assert torch.equal(found.edge_index, expected.edge_index)
-    torch.testing.assert_close(found.edge_weight, expected.edge_weight)
+    assert torch.equal(graph.edge_index, expected.edge_index)
+    torch.testing.assert_close(graph.edge_weight, expected.edge_weight)
     assert sampler.distribution(X, EVERY, weight).candidates.tolist() == [N - 1] * N
     if replace:
         none = sampler.propagate(X, X, EVERY[:, :0], WEIGHT[:0])
         assert torch.equal(none, torch.zeros(N, IN, **DOUBLE))
     twice = torch.cat([EVERY, EVERY.flip(1)], dim=1)
     halves = torch.cat([WEIGHT * 0.25, (WEIGHT * 0.75).flip(0)])
-    found = sampler(X, twice, halves, generator=seeded(2))
+    graph = sampler(X, twice, halves, generator=seeded(2))
     expected = sampler(X, EVERY, WEIGHT, generator=seeded(2))
-    torch.testing.assert_close(found.edge_weight, expected.edge_weight)
+    torch.testing.assert_close(graph.edge_weight, expected.edge_weight)
 
 
 @pytest.mark.parametrize('training', [True, False])

@@ -92,13 +92,13 @@ INPUTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(('given', 'error', 'text'), INPUTS)
-def test_bad_inputs(given, error, text):
-    given = {'x': X, **given}
+@pytest.mark.parametrize(('kwargs', 'error', 'text'), INPUTS)
+def test_bad_inputs(kwargs, error, text):
+    kwargs = {'x': X, **kwargs}
     with pytest.raises(error, match=re.escape(text)):
-        make()(**given)
+        make()(**kwargs)
     with pytest.raises(error, match=re.escape(text)):
-        make().eval().propagate(given.pop('x'), X, **given)
+        make().eval().propagate(kwargs.pop('x'), X, **kwargs)
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_evaluation_plans_no_draw(form, monkeypatch):
     for module in (training, methods, planning):
         for name in ('make_draw', 'choose', 'plan_draw', 'tail_size', 'num_proposals'):
             monkeypatch.setattr(module, name, refuse, raising=False)
-    given = {
+    kwargs = {
         'all': {},
         'edge_index': {'edge_index': torch.ones(N, N).nonzero().t()},
         'batch': {'batch': torch.zeros(N).long()},
@@ -66,10 +66,10 @@ def test_evaluation_plans_no_draw(form, monkeypatch):
     similarity = resolve_similarity('gaussian', 6).double()
     sampler = GumbelKNNSampler.paper(similarity, scale=SCALE, tau=TAU).double()
     with pytest.raises(AssertionError, match='is planned'):
-        sampler(X, **given)
+        sampler(X, **kwargs)
     sampler.eval()
-    graph = sampler(X, **given)
+    graph = sampler(X, **kwargs)
     weight = torch.softmax(SCALE * similarity(X) / TAU, dim=1)
     torch.testing.assert_close(graph.edge_weight, weight.flatten())
-    torch.testing.assert_close(sampler.propagate(X, H, **given), weight @ H)
-    assert sampler.distribution(X, **given).candidates.tolist() == [N] * N
+    torch.testing.assert_close(sampler.propagate(X, H, **kwargs), weight @ H)
+    assert sampler.distribution(X, **kwargs).candidates.tolist() == [N] * N

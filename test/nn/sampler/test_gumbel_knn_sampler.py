@@ -101,10 +101,10 @@ def test_evaluation(name, eval_k, loop, train_scale):
     error = 1e-6 if train_scale else 1e-12  # A learned scale is in single precision.
     phi = sampler.similarity(x).tolist()
     for i in range(N):
-        kept = [j for j in range(N) if loop or j != i]
+        neighbours = [j for j in range(N) if loop or j != i]
         if eval_k != 'all':
-            kept = sorted(kept, key=lambda j: phi[i][j])[-3:]
-        power = {j: math.exp(2.0 * phi[i][j] / 0.3) for j in kept}
+            neighbours = sorted(neighbours, key=lambda j: phi[i][j])[-3:]
+        power = {j: math.exp(2.0 * phi[i][j] / 0.3) for j in neighbours}
         for j in range(N):
             expected = power.get(j, 0.0) / sum(power.values())
             assert float(weight[i, j]) == pytest.approx(expected, abs=error)
@@ -168,14 +168,14 @@ def test_given_candidates_of_which_some_are_many(loop, replace, training):
     pairs = [(j, i) for i, row in rows.items() for j in row]
     if not replace:  # Each target needs a candidate.
         pairs += [(j, i) for i in range(3, 300) for j in (0, i)]
-    given = torch.tensor(pairs)[torch.randperm(len(pairs))].t()
+    edge_index = torch.tensor(pairs)[torch.randperm(len(pairs))].t()
     sampler = make('neural_gaussian', loop=loop, replace=replace, k=1).train(training)
     x = normal(300, 6)
-    assert sampler.plan(x, given).method == 'race'
+    assert sampler.plan(x, edge_index).method == 'race'
     expected = torch.tensor([float(i < 3 or not replace) for i in range(300)])
-    source, target = assert_graph(sampler(x, given, generator=seeded(1)), expected)
-    found = set(zip(source.tolist(), target.tolist(), strict=True))
-    assert found <= {(j, i) for j, i in pairs if loop or i != j}
+    source, target = assert_graph(sampler(x, edge_index, generator=seeded(1)), expected)
+    edges = set(zip(source.tolist(), target.tolist(), strict=True))
+    assert edges <= {(j, i) for j, i in pairs if loop or i != j}
 
 
 @pytest.mark.parametrize('method', ['race', 'dense', 'stream', 'pool'])

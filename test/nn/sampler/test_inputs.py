@@ -23,9 +23,9 @@ OPTIONS = [
 def one_by_one(sampler, pair, ids):
     generator, edges, weights = seeded(1), [], []
     for graph in range(1 + int(torch.cat(ids).max())):
-        nodes = [(own == graph).nonzero().view(-1) for own in ids]
-        own_x = (pair[0][nodes[0]], pair[1][nodes[1]])
-        x = own_x[0] if pair[0] is pair[1] else own_x
+        nodes = [(batch == graph).nonzero().view(-1) for batch in ids]
+        rows = (pair[0][nodes[0]], pair[1][nodes[1]])
+        x = rows[0] if pair[0] is pair[1] else rows
         edge_index, edge_weight = sampler(x, generator=generator)
         row, col = edge_index
         edges.append(torch.stack([nodes[0][row], nodes[1][col]]))
@@ -52,15 +52,15 @@ def test_batch_equals_graphs_one_by_one(
 ):
     batch = torch.arange(len(sources)).repeat_interleave(torch.tensor(sources))
     x, ids = normal(sum(sources), 6), (batch, batch)
-    given, pair = {'batch': batch}, (x, x)
+    kwargs, pair = {'batch': batch}, (x, x)
     if targets is not None:
-        own = torch.arange(len(targets)).repeat_interleave(torch.tensor(targets))
-        ids = given['batch'] = (batch, own)
+        batch_dst = torch.arange(len(targets)).repeat_interleave(torch.tensor(targets))
+        ids = kwargs['batch'] = (batch, batch_dst)
         x = pair = (x, normal(sum(targets), 6, seed=4))
     # Everything is kept: a list of pairs draws all of them, blocks the first arrivals.
     limited = limits(method, options, memory=budget, arrivals=16)
     sampler = make(method=method, budget=limited, **options).train(training)
-    graph = sampler(x, **given, generator=seeded(1))
+    graph = sampler(x, **kwargs, generator=seeded(1))
     assert_equal_graphs(graph, one_by_one(sampler, pair, ids))
     assert torch.equal(ids[0][graph.edge_index[0]], ids[1][graph.edge_index[1]])
 
@@ -99,13 +99,13 @@ def test_given_candidates(method, loop, hard, training):
     key = edge_index[1] * 6 + edge_index[0]
     assert bool((key[1:] > key[:-1]).all())
     for i in range(6):
-        chosen = edge_index[0, edge_index[1] == i].tolist()
+        sources = edge_index[0, edge_index[1] == i].tolist()
         allowed = candidates(i, loop)
-        assert set(chosen) <= set(allowed)
+        assert set(sources) <= set(allowed)
         if training:  # Fewer than `num_arrivals`: all of them.
-            assert chosen == allowed
+            assert sources == allowed
         else:
-            assert len(chosen) == min(2, len(allowed))
+            assert len(sources) == min(2, len(allowed))
         total = float(weight.detach()[edge_index[1] == i].sum())
         assert total == pytest.approx(1.0 if allowed else 0.0)
 
@@ -120,11 +120,11 @@ def test_all_pairs_as_candidates(method, options, training):
     x = normal(6, 6)
     everything = torch.cartesian_prod(torch.arange(6), torch.arange(6)).t()
     graph = sampler(x, everything, generator=seeded(1))
-    others = everything[:, everything[0] != everything[1]]
+    no_loops = everything[:, everything[0] != everything[1]]
     if options.get('loop', True) or not training:
         assert_equal_graphs(graph, sampler(x, generator=seeded(1)))
     if not options.get('loop', True):  # Loops are as if they were not given.
-        assert_equal_graphs(graph, sampler(x, others, generator=seeded(1)))
+        assert_equal_graphs(graph, sampler(x, no_loops, generator=seeded(1)))
 
 
 @pytest.mark.parametrize('training', [True, False])
@@ -156,10 +156,10 @@ def test_too_few_candidates(budget):
 @pytest.mark.parametrize('num_rows', [1, 2, 4])
 @pytest.mark.filterwarnings('ignore:each target has')
 def test_few_candidates_are_drawn_repeatedly(num_rows, method, is_training):
-    x, others = X[:num_rows], 1 - torch.eye(num_rows, dtype=torch.double)
+    x, adjacency = X[:num_rows], 1 - torch.eye(num_rows, dtype=torch.double)
     forms = [{}, {'batch': torch.zeros(num_rows, dtype=torch.long)}]
     if method not in ('stream', 'pool') or not is_training:
-        forms.append({'edge_index': others.nonzero().t().flip(0)})
+        forms.append({'edge_index': adjacency.nonzero().t().flip(0)})
     for form in forms:
         sampler = make(k=6, loop=False, method=method).train(is_training)
         graph = sampler(x, **form)

@@ -34,9 +34,9 @@ def test_the_definition_has_one_more_column(form, hard):
     score = torch.cat([scores(x), torch.full((N, 1), NULL).double()], dim=1)
     expected = relaxed(score, replay(4, N, K, N + 1), TAU, hard)
     assert_graph(graph, expected[:, :-1].sum(dim=1))
-    found = torch.zeros(N, N).double()
-    found[graph.edge_index[1], graph.edge_index[0]] = graph.edge_weight.detach()
-    torch.testing.assert_close(found, expected[:, :-1])
+    weight = torch.zeros(N, N).double()
+    weight[graph.edge_index[1], graph.edge_index[0]] = graph.edge_weight.detach()
+    torch.testing.assert_close(weight, expected[:, :-1])
 
 
 @pytest.mark.parametrize('form', FORMS)
@@ -53,8 +53,8 @@ def test_evaluation_is_the_softmax_with_it(form):
     few = sampler(eval_k=2).eval()(args, **kwargs)
     assert_graph(few, weight.sum(dim=1))
     near = (scores(x).topk(2, dim=1).values / TAU).softmax(dim=1)
-    found = few.edge_weight.view(N, 2).sort(descending=True).values
-    torch.testing.assert_close(found, near * weight.sum(dim=1, keepdim=True))
+    nearest = few.edge_weight.view(N, 2).sort(descending=True).values
+    torch.testing.assert_close(nearest, near * weight.sum(dim=1, keepdim=True))
 
 
 @pytest.mark.parametrize('memory', [2**25, 2**10])
@@ -68,11 +68,11 @@ def test_large_sums(memory):
     total = torch.cat([total, torch.full((10, 1), 7.0).double()], dim=1)
     expected = (total / TAU).softmax(dim=1)[:, :-1] @ h.double()
     with torch.no_grad():
-        found = module.propagate(x, h)[few].double()
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+        out = module.propagate(x, h)[few].double()
+    torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-6)
     if memory == 2**25:
-        found = module.propagate(x, h)[few].double()
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+        out = module.propagate(x, h)[few].double()
+        torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize('tau', [0.1, 0.5, 1.0])
@@ -82,19 +82,19 @@ def test_races_weigh_it_as_the_definition_does(tau):
     moments = []
     for method in METHODS:
         module = sampler(tau=tau, method=method, null_score=4.0)
-        found = []
+        samples = []
         for seed in range(50):
             with torch.no_grad():
                 values = [
                     module.propagate(x, m, generator=seeded(seed))
                     for m in (torch.ones_like(h), h)
                 ]
-            found.append(torch.cat([*values, values[0] ** 2, values[1] ** 2], dim=1))
-        found = torch.stack(found)  # [seeds, nodes, 4]
-        moments.append((found.mean(dim=(0, 1)), found.mean(dim=1).std(dim=0)))
-    (mean, std), *others = moments
-    for other, spread in others:
-        z = (other - mean) / ((std**2 + spread**2) / 50).sqrt()
+            samples.append(torch.cat([*values, values[0] ** 2, values[1] ** 2], dim=1))
+        samples = torch.stack(samples)  # [seeds, nodes, 4]
+        moments.append((samples.mean(dim=(0, 1)), samples.mean(dim=1).std(dim=0)))
+    mean, std = moments[0]
+    for value, spread in moments[1:]:
+        z = (value - mean) / ((std**2 + spread**2) / 50).sqrt()
         assert float(z.abs().max()) < 4.9  # 36 of them: below 1e-4 in all.
 
 
@@ -106,10 +106,10 @@ def test_limits():
     assert float(graph.edge_weight.detach().max()) < 1e-12
     for method in METHODS:
         out = sampler(null_score=300.0, tau=0.01, method=method).float()
-        found = out.propagate(x.float(), x.float(), generator=seeded(1))
-        assert torch.equal(found, torch.zeros_like(found))
-        found = out.eval().propagate(x.float(), x.float())
-        assert torch.equal(found, torch.zeros_like(found))
+        sums = out.propagate(x.float(), x.float(), generator=seeded(1))
+        assert torch.equal(sums, torch.zeros_like(sums))
+        sums = out.eval().propagate(x.float(), x.float())
+        assert torch.equal(sums, torch.zeros_like(sums))
 
 
 def test_diagnostics_tell_its_share():
@@ -118,8 +118,8 @@ def test_diagnostics_tell_its_share():
     expected = (NULL - scores(x).logsumexp(dim=1)).sigmoid().double()
     for form in FORMS[:3]:
         args, kwargs = every_pair(form, x)
-        found = module.distribution(args, **kwargs)
-        torch.testing.assert_close(found.null, expected, atol=1e-5, rtol=0)
+        distribution = module.distribution(args, **kwargs)
+        torch.testing.assert_close(distribution.null, expected, atol=1e-5, rtol=0)
     assert make('linear').distribution(x.double()).null is None
     summary = describe_model(module, x)
     assert 'null neighbour' in str(summary)

@@ -193,19 +193,19 @@ def test_numbers(n, options, expected):
         torch.randn(n, 2),
     )
     state = torch.get_rng_state()
-    found = sampler.plan(x)
-    assert found[:6] == SamplingPlan(*expected)[:6]
+    plan = sampler.plan(x)
+    assert plan[:6] == SamplingPlan(*expected)[:6]
     # It says what training does, and draws nothing.
-    assert sampler.eval().plan(x) == found
+    assert sampler.eval().plan(x) == plan
     assert torch.equal(state, torch.get_rng_state())
 
 
 def test_a_plan_is_printed_in_words():
     sampler, x = GumbelKNNSampler.paper(GaussianSimilarity(2)), torch.randn(3000, 2)
-    first, *others = str(sampler.plan(x)).splitlines()
-    assert first == 'race'
-    assert '  4 arrivals and a tail of 4' in others
-    assert any(line.startswith('  not dense: ') for line in others)
+    method, *lines = str(sampler.plan(x)).splitlines()
+    assert method == 'race'
+    assert '  4 arrivals and a tail of 4' in lines
+    assert any(line.startswith('  not dense: ') for line in lines)
     sampler.method = 'stream'
     assert '  as requested' in str(sampler.plan(x)).splitlines()
 
@@ -227,15 +227,15 @@ def candidates(count, nodes):
 @pytest.mark.parametrize('method', ['race', 'stream', 'dense', 'pool'])
 def test_a_forced_method_serves_or_raises(method, form, count):
     nodes = count if form == 'all' else 2 * count
-    given, x = candidates(count, nodes)[form], torch.randn(nodes, 2)
+    kwargs, x = candidates(count, nodes)[form], torch.randn(nodes, 2)
     sampler = GumbelKNNSampler.paper(GaussianSimilarity(2), method=method)
     text = None
     if method in ('stream', 'pool') and form == 'edge_index':
         text = f"'method' cannot be '{method}': 'edge_index' is given"
     calls = (
-        lambda: sampler.plan(x, **given),
-        lambda: sampler(x, **given),
-        lambda: sampler.propagate(x, x, **given),
+        lambda: sampler.plan(x, **kwargs),
+        lambda: sampler(x, **kwargs),
+        lambda: sampler.propagate(x, x, **kwargs),
     )
     for call in calls:
         if text is None:
@@ -244,29 +244,29 @@ def test_a_forced_method_serves_or_raises(method, form, count):
             with pytest.raises(ValueError, match=re.escape(text)):
                 call()
     if text is None:
-        assert sampler.plan(x, **given).method == method
+        assert sampler.plan(x, **kwargs).method == method
     sampler.eval()  # Nothing races without noise: nothing can fail to.
-    assert sampler.propagate(x, x, **given).shape == (nodes, 2)
-    assert sampler(x, **given).edge_index[1].unique().numel() == nodes
-    assert sampler.distribution(x, **given).candidates.tolist() == [count] * nodes
+    assert sampler.propagate(x, x, **kwargs).shape == (nodes, 2)
+    assert sampler(x, **kwargs).edge_index[1].unique().numel() == nodes
+    assert sampler.distribution(x, **kwargs).candidates.tolist() == [count] * nodes
 
 
 @pytest.mark.parametrize('form', ['batch', 'edge_index'])
 def test_a_forced_race_serves_the_smallest(form):
     x, batch = torch.randn(340, 2), torch.tensor([0] * 300 + [1] * 40)
     inside = (batch.unsqueeze(1) == batch).nonzero().t().flip(0)
-    given = {'batch': batch} if form == 'batch' else {'edge_index': inside}
-    few = {key: value[..., -40:] for key, value in given.items()}
+    kwargs = {'batch': batch} if form == 'batch' else {'edge_index': inside}
+    few = {key: value[..., -40:] for key, value in kwargs.items()}
     x_few = x[-40:] if form == 'batch' else x
     raced = 'race', 'as requested', 22, 4, 4, None
     sampler = GumbelKNNSampler.paper(GaussianSimilarity(2), method='race')
-    assert sampler.plan(x, **given)[:6] == sampler.plan(x_few, **few)[:6] == raced
+    assert sampler.plan(x, **kwargs)[:6] == sampler.plan(x_few, **few)[:6] == raced
     assert sampler(x_few, **few).edge_weight.numel() > 0
     sampler = GumbelKNNSampler.paper(GaussianSimilarity(2))  # Which lists these.
-    assert sampler.plan(x, **given)[2:6] == raced[2:]
-    found = sampler.plan(x_few, **few)
-    assert found[:1] + found[2:6] == ('dense', None, None, 0, None)
-    assert OBSTACLE.format(40) in found.reason
+    assert sampler.plan(x, **kwargs)[2:6] == raced[2:]
+    plan = sampler.plan(x_few, **few)
+    assert plan[:1] + plan[2:6] == ('dense', None, None, 0, None)
+    assert OBSTACLE.format(40) in plan.reason
 
 
 def test_unbounded_similarities_and_given_candidates():
@@ -288,18 +288,18 @@ def test_the_tail_of_a_plan_is_the_tail_that_is_drawn(spy):
     drawn = spy(race, 'draw_tail', lambda tail, *_: tail.source.size(1) // 5)
     expected = tail_size(0.75, 12, 300)
     sampler = GumbelKNNSampler.paper(GaussianSimilarity(2), tau=0.75)
-    given = torch.stack([torch.arange(300), torch.zeros(300).long()])
+    edge_index = torch.stack([torch.arange(300), torch.zeros(300).long()])
     alone, batch = torch.randn(300, 2), torch.arange(3).repeat_interleave(300)
     for x, kwargs in (
         (alone, {}),
-        (alone, {'edge_index': given}),
+        (alone, {'edge_index': edge_index}),
         (torch.randn(900, 2), {'batch': batch}),
-        (torch.randn(900, 2), {'edge_index': given}),
+        (torch.randn(900, 2), {'edge_index': edge_index}),
     ):
-        found = sampler.plan(x, **kwargs)
+        plan = sampler.plan(x, **kwargs)
         sampler.propagate(x, x, **kwargs)
         # A graph has its tail whatever else there is in a batch.
-        assert found.num_tail == drawn.pop() == expected
+        assert plan.num_tail == drawn.pop() == expected
 
 
 def test_a_target_of_many_candidates_does_not_make_others_race(spy):
@@ -318,23 +318,23 @@ def test_a_target_of_many_candidates_does_not_make_others_race(spy):
 def bipartite_plan(sizes, sampler):
     """Return the plan of graphs of so many sources and targets."""
     counts = [torch.tensor(count) for count in zip(*sizes, strict=True)]
-    ids = tuple(torch.arange(len(sizes)).repeat_interleave(own) for own in counts)
-    x_src, x_dst = (torch.randn(len(own), 2) for own in ids)
+    ids = tuple(torch.arange(len(sizes)).repeat_interleave(count) for count in counts)
+    x_src, x_dst = (torch.randn(len(batch), 2) for batch in ids)
     return sampler.plan((x_src, x_dst), batch=ids)
 
 
 def test_the_plan_is_that_of_the_target_with_the_most_candidates(monkeypatch):
     sampler = GumbelKNNSampler.paper(LinearSimilarity(2), tau=1.0, method='stream')
-    found = bipartite_plan([(10, 2000), (5000, 1000)], sampler)
+    plan = bipartite_plan([(10, 2000), (5000, 1000)], sampler)
     size = tail_size(1.0, 16, 5000)
-    assert found[:5] == ('stream', 'as requested', None, 16, size)
+    assert plan[:5] == ('stream', 'as requested', None, 16, size)
     # Few pairs are listed, others are not.
     monkeypatch.setattr(planning, 'SMALL', 60)
     sampler = GumbelKNNSampler.paper(LinearSimilarity(2), scale=1.01)
-    found = bipartite_plan([(30, 2), (10, 9)], sampler)
-    assert found[:1] + found[2:6] == ('dense', None, None, 0, None)
-    found = bipartite_plan([(30, 9), (10, 2)], sampler)
-    assert found[:1] + found[2:6] == ('pool', None, None, 0, None)
+    plan = bipartite_plan([(30, 2), (10, 9)], sampler)
+    assert plan[:1] + plan[2:6] == ('dense', None, None, 0, None)
+    plan = bipartite_plan([(30, 9), (10, 2)], sampler)
+    assert plan[:1] + plan[2:6] == ('pool', None, None, 0, None)
 
 
 @pytest.mark.parametrize('tau', [2.0, 3.0, 5.0])
@@ -342,9 +342,9 @@ def test_high_temperatures(tau):
     x = torch.randn(3000, 2)
     options = {'k': 1, 'tau': tau}
     auto = GumbelKNNSampler.paper(GaussianSimilarity(2), **options)
-    found = auto.plan(x)
-    assert (found.method, found.caveat) == ('dense', None)
-    assert f'at tau={tau:g} ' in found.reason
+    plan = auto.plan(x)
+    assert (plan.method, plan.caveat) == ('dense', None)
+    assert f'at tau={tau:g} ' in plan.reason
     pair = x, x[:3]
     for method in ('race', 'stream'):
         sampler = GumbelKNNSampler.paper(
@@ -352,7 +352,7 @@ def test_high_temperatures(tau):
         )
         plan = sampler.plan(pair)
         assert plan.method == method
-        for call in (sampler, lambda x, own=sampler: own.propagate(x, x[0])):
+        for call in (sampler, lambda x, sampler=sampler: sampler.propagate(x, x[0])):
             with pytest.warns(TruncatedRaceWarning) as seen:
                 call(pair)
             assert [str(warning.message) for warning in seen] == [plan.caveat]
@@ -423,11 +423,11 @@ def test_a_race_without_a_kernel_is_dear():
     x = torch.randn(3000, 8)
     similarities = CosineSimilarity(8), SaturatingSimilarity(8)
     plans = [
-        GumbelKNNSampler.paper(one, scale=6.0, method='race').plan(x)
-        for one in similarities
+        GumbelKNNSampler.paper(similarity, scale=6.0, method='race').plan(x)
+        for similarity in similarities
     ]
-    known, unknown = (plan.cost / plan.num_proposals for plan in plans)
-    assert unknown > 2 * known
+    with_kernel, without = (plan.cost / plan.num_proposals for plan in plans)
+    assert without > 2 * with_kernel
 
 
 def test_the_cost_counts_the_draws_of_all_targets():

@@ -24,7 +24,7 @@ RUNS = 3000
 
 
 @pytest.fixture
-def found(spy):
+def searches(spy):
     """The searches, by their names, from here on."""
     return {name: spy(module, name) for name in ('k_means', 'find_nearest')}
 
@@ -66,33 +66,33 @@ def make(name='linear', **options):
     return GumbelKNNSampler.paper(similarity, **options)
 
 
-def test_bounds_are_found_once_for_equal_rows(found):
+def test_bounds_are_found_once_for_equal_rows(searches):
     sampler, x = make(), grouped()
     for rows in (x, x.clone(), x[:300], x, (x, x[:50]), (x, x)):
         sampler(rows)
         sampler.plan(rows)
     sampler.propagate(x, x)
     # The sources alone are cut into clusters.
-    assert len(found['k_means']) == 2
+    assert len(searches['k_means']) == 2
     with torch.no_grad():
         x[0] += 0.5
     sampler(x)
-    assert len(found['k_means']) == 3
+    assert len(searches['k_means']) == 3
     # Nothing is looked for in evaluation, nor for flat scores.
     make(scale=0.5)(x)
     make().eval()(x)
     for method in ('dense', 'stream'):
         make(method=method)(x)
     make(method='auto')(x[:100])  # So few pairs are all listed.
-    assert len(found['k_means']) == 3
+    assert len(searches['k_means']) == 3
 
 
-def test_lists_are_found_once_for_equal_pairs(bounds, found):
+def test_lists_are_found_once_for_equal_pairs(bounds, searches):
     sampler, x = make(), grouped()
     for targets in (x, x, x[:50], x[:50], x):
         sampler((x, targets))
     expected = [0, 2] if bounds == 'lists' else [1, 0]
-    assert [len(calls) for calls in found.values()] == expected
+    assert [len(calls) for calls in searches.values()] == expected
 
 
 @pytest.mark.parametrize('is_sparse', [False, True])
@@ -105,7 +105,7 @@ def test_edges_of_constant_rows_are_compared_once(is_sparse, spy):
         GumbelKNNSampler.paper(LinearSimilarity(6), **options) for _ in range(2)
     )
     for _ in range(3):
-        found = sampler(x.clone(), edges.clone(), generator=seeded(1))
+        before = sampler(x.clone(), edges.clone(), generator=seeded(1))
     assert len(calls) == 1
     # Gradients reach the scale, which is no part of what is kept.
     for each in (sampler, fresh):
@@ -113,7 +113,7 @@ def test_edges_of_constant_rows_are_compared_once(is_sparse, spy):
             each.log_scale.fill_(2.0)
         graph = each(x, edges, generator=seeded(1))
         graph.edge_weight.square().sum().backward()
-        assert not torch.equal(graph.edge_weight, found.edge_weight)
+        assert not torch.equal(graph.edge_weight, before.edge_weight)
     assert torch.equal(sampler.log_scale.grad, fresh.log_scale.grad)
     assert len(calls) == 2
     values = x.values() if is_sparse else x

@@ -64,12 +64,12 @@ def seeded():
 def test_targets_get_the_edges_of_a_call_for_all(sampler, training):
     sampler.train(training)
     x, _ = features()
-    whole = sampler(x, generator=seeded())
+    graph = sampler(x, generator=seeded())
     for rows in ROWS:
-        own = sampler(x, rows=rows, generator=seeded())
-        keep = (whole.edge_index[1] >= rows[0]) & (whole.edge_index[1] < rows[1])
-        assert torch.equal(own.edge_index, whole.edge_index[:, keep])
-        assert_close(own.edge_weight, whole.edge_weight[keep])
+        block = sampler(x, rows=rows, generator=seeded())
+        keep = (graph.edge_index[1] >= rows[0]) & (graph.edge_index[1] < rows[1])
+        assert torch.equal(block.edge_index, graph.edge_index[:, keep])
+        assert_close(block.edge_weight, graph.edge_weight[keep])
 
 
 @pytest.mark.parametrize('training', [True, False])
@@ -82,14 +82,14 @@ def test_blocks_give_the_sums_and_gradients_of_a_call_for_all(sampler, training)
     expected = torch.autograd.grad((out * target).sum(), parameters, allow_unused=True)
     gradients = [torch.zeros_like(p) for p in parameters]
     for start, stop in [*ROWS[:3], (160, 299), (299, 300)]:
-        own = sampler.propagate(x, h, rows=(start, stop), generator=seeded())
-        assert_close(own, out[start:stop])
-        loss = (own * target[start:stop]).sum()
-        parts = torch.autograd.grad(loss, parameters, allow_unused=True)
-        for total, part in zip(gradients, parts, strict=True):
-            total += 0 if part is None else part
-    for total, whole in zip(gradients, expected, strict=True):
-        assert_close(total, torch.zeros_like(total) if whole is None else whole)
+        block = sampler.propagate(x, h, rows=(start, stop), generator=seeded())
+        assert_close(block, out[start:stop])
+        loss = (block * target[start:stop]).sum()
+        block_gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        for total, gradient in zip(gradients, block_gradients, strict=True):
+            total += 0 if gradient is None else gradient
+    for total, gradient in zip(gradients, expected, strict=True):
+        assert_close(total, torch.zeros_like(total) if gradient is None else gradient)
 
 
 def test_what_is_drawn_next_does_not_depend_on_rows(sampler):
@@ -111,11 +111,11 @@ def test_tails_that_are_proposed_by_clusters():
     )
     assert 'clusters' in sampler.plan(x).reason
     assert sampler.plan(x).num_tail > 0
-    one = sampler(x, generator=seeded())
-    own = sampler(x, rows=(700, 1100), generator=seeded())
-    keep = (one.edge_index[1] >= 700) & (one.edge_index[1] < 1100)
-    assert torch.equal(own.edge_index, one.edge_index[:, keep])
-    assert_close(own.edge_weight, one.edge_weight[keep])
+    graph = sampler(x, generator=seeded())
+    block = sampler(x, rows=(700, 1100), generator=seeded())
+    keep = (graph.edge_index[1] >= 700) & (graph.edge_index[1] < 1100)
+    assert torch.equal(block.edge_index, graph.edge_index[:, keep])
+    assert_close(block.edge_weight, graph.edge_weight[keep])
 
 
 def test_pairs_and_estimates():
@@ -125,10 +125,10 @@ def test_pairs_and_estimates():
     pair = x.repeat(8, 1), x
     messages = h.repeat(8, 1)
     with pytest.warns(UserWarning, match='are estimated'):
-        whole = sampler.propagate(pair, messages)
+        sums = sampler.propagate(pair, messages)
     with pytest.warns(UserWarning, match='are estimated from 1200 sources'):
-        own = sampler.propagate(pair, messages, rows=(10, 20))
-    assert_close(own, whole[10:20])
+        block = sampler.propagate(pair, messages, rows=(10, 20))
+    assert_close(block, sums[10:20])
 
 
 @pytest.mark.parametrize('training', [True, False])
@@ -139,15 +139,15 @@ def test_rows_of_other_processes_are_gathered(sampler, is_pair, training):
     h = src[:, :5]
     x = (src, dst) if is_pair else src
     out = sampler.propagate(x, h, generator=seeded())
-    for first, stop in ROWS:
+    for start, stop in ROWS:
 
-        def gather(rows, first=first, stop=stop):
-            others = (dst if is_pair else src)[:, : rows.size(1)]
-            return torch.cat([others[:first], rows, others[stop:]])
+        def gather(rows, start=start, stop=stop):
+            full = (dst if is_pair else src)[:, : rows.size(1)]
+            return torch.cat([full[:start], rows, full[stop:]])
 
-        block = slice(first, stop)
+        block = slice(start, stop)
         args = ((src, dst[block]), h) if is_pair else (src[block], h[block])
-        options = {'rows': (first, stop), 'gather': gather, 'generator': seeded()}
+        options = {'rows': (start, stop), 'gather': gather, 'generator': seeded()}
         assert_close(sampler.propagate(*args, **options), out[block])
 
 

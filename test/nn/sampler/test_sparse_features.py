@@ -61,10 +61,10 @@ def assert_same(name, features, form, **kwargs):
         weights = own_weight.detach(), weight.detach()
         orders = [lexsort([w, edges[1]]) for w in weights]
         own_weight, weight = own_weight[orders[0]], weight[orders[1]]
-    for own, other in zip(
+    for value, expected in zip(
         (own_weight, own_out, *own_grads), (weight, out, *grads), strict=True
     ):
-        torch.testing.assert_close(own, other, rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(value, expected, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def assert_same(name, features, form, **kwargs):
 )
 @pytest.mark.parametrize('scale', [1.0, 20.0])
 def test_draws(method, scale, form):
-    features, given = FORMS[form]
-    assert_same('neural_gaussian', features, given, method=method, scale=scale)
+    features, inputs = FORMS[form]
+    assert_same('neural_gaussian', features, inputs, method=method, scale=scale)
 
 
 @pytest.mark.parametrize('name', ['linear', 'difference', 'gaussian'])

@@ -19,20 +19,20 @@ class MadeTensors(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
-        given = {address(part) for part in tree_leaves((args, kwargs))}
-        for part in tree_leaves(result):
-            if address(part) not in given | {None}:  # A view is not made.
-                size = part.untyped_storage().nbytes()
+        existing = {address(value) for value in tree_leaves((args, kwargs))}
+        for value in tree_leaves(result):
+            if address(value) not in existing | {None}:  # A view is not made.
+                size = value.untyped_storage().nbytes()
                 self.largest = max(self.largest, size)
                 self.all += size
         return result
 
 
-def address(part):
+def address(value):
     """Return where the numbers of a tensor stand, or None if it is none."""
-    if not isinstance(part, Tensor) or part.layout != torch.strided:
+    if not isinstance(value, Tensor) or value.layout != torch.strided:
         return None
-    return part.untyped_storage().data_ptr()
+    return value.untyped_storage().data_ptr()
 
 
 def made_bytes(conv, num_nodes, *args):
@@ -61,7 +61,7 @@ def test_the_largest_tensor_grows_linearly(similarity):
 @pytest.mark.parametrize('candidates', ['all', 'listed', 'many'])
 def test_what_a_step_makes_grows_linearly(similarity, candidates):
     # Also where many blocks serve it, none of which may fill a gradient of all nodes.
-    channels, found = 64, []
+    channels, made = 64, []
     budget = Budget(memory=2**18)
     conv = LatentGraphConv.paper(8, channels, similarity, budget=budget)
     for n in (1000, 2000):
@@ -70,9 +70,9 @@ def test_what_a_step_makes_grows_linearly(similarity, candidates):
             target = torch.arange(n).repeat_interleave(count)
             source = (torch.arange(n * count) * 7) % n
             args = [torch.stack([source, target])]
-        found.append(made_bytes(conv, n, *args))
-    assert 0 < found[1].all < 2.1 * found[0].all
-    assert found[1].largest < 2.1 * found[0].largest
+        made.append(made_bytes(conv, n, *args))
+    assert 0 < made[1].all < 2.1 * made[0].all
+    assert made[1].largest < 2.1 * made[0].largest
 
 
 @pytest.mark.parametrize('similarity', ['neural_gaussian', 'heat_kernel'])
@@ -88,9 +88,9 @@ def test_listed_candidates_keep_no_rows(similarity):
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         conv(torch.randn(n, 8), edges).sum().backward()
-    kept = sum(part.untyped_storage().nbytes() for part in saved.values())
+    num_bytes = sum(tensor.untyped_storage().nbytes() for tensor in saved.values())
     # A few numbers for each pair, not one for each channel of it.
-    assert kept < 4 * n * count * channels / 4
+    assert num_bytes < 4 * n * count * channels / 4
 
 
 @pytest.mark.parametrize('method', ['race', 'dense', 'stream', 'pool'])
