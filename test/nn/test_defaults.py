@@ -35,19 +35,19 @@ def test_the_printed_model_in_each_form_of_a_call():
         assert net.z_channels is None
         assert type(net.act) is torch.nn.ELU
     assert settings(LatentGraphConv.paper(6, 8).sampler) == (5, 0.25, 1.0, True, None)
-    own = LatentGraphConv.paper(6, 8, LinearSimilarity(8), 3, 0.5, scale=2.0)
-    assert settings(own.sampler) == (3, 0.5, 2.0, True, None)
-    assert type(own.sampler.similarity) is LinearSimilarity
+    conv = LatentGraphConv.paper(6, 8, LinearSimilarity(8), 3, 0.5, scale=2.0)
+    assert settings(conv.sampler) == (3, 0.5, 2.0, True, None)
+    assert type(conv.sampler.similarity) is LinearSimilarity
 
 
 def test_the_defaults_are_others():
     net = GSLNet(6, 8, 2, 3)
     for sampler in (net.convs[1].sampler, LatentGraphConv(6, 8).sampler):
-        found = settings(sampler)
-        assert found == (5, 0.5, pytest.approx(20.0), False, None)
+        values = settings(sampler)
+        assert values == (5, 0.5, pytest.approx(20.0), False, None)
         assert sampler.log_scale.requires_grad
         assert type(sampler.similarity) is MixtureSimilarity
-        assert settings(GumbelKNNSampler(sampler.similarity)) == found
+        assert settings(GumbelKNNSampler(sampler.similarity)) == values
     assert net.z_channels == 6
     assert type(net.act) is torch.nn.ReLU
     # Projections are compared where the input cannot be.

@@ -67,20 +67,20 @@ def test_grad_equals_backward(make, training):
     torch.manual_seed(1)
     module = make().train(training)
     x = torch.randn(N, IN, generator=seeded())
-    parts = detached(module), x
+    args = detached(module), x
 
     def loss(parameters, x):
         return value_of(module, parameters, x).square().sum()
 
-    found, of_x = grad(loss, argnums=(0, 1))(*parts)
+    gradients, of_x = grad(loss, argnums=(0, 1))(*args)
     leaf = x.clone().requires_grad_()
     loss(dict(module.named_parameters()), leaf).backward()
-    assert any(value.count_nonzero() for value in found.values())
+    assert any(value.count_nonzero() for value in gradients.values())
     for name, parameter in module.named_parameters():
         expected = torch.zeros_like(parameter)
         if parameter.grad is not None:
             expected = parameter.grad
-        torch.testing.assert_close(found[name], expected)
+        torch.testing.assert_close(gradients[name], expected)
     torch.testing.assert_close(of_x, leaf.grad)
 
 
@@ -93,8 +93,8 @@ def test_jacrev_equals_the_jacobian(make, training):
     def run(x):
         return value_of(module, {}, x)
 
-    found = jacrev(run, chunk_size=1)(x)
-    torch.testing.assert_close(found, torch.autograd.functional.jacobian(run, x))
+    jacobian = jacrev(run, chunk_size=1)(x)
+    torch.testing.assert_close(jacobian, torch.autograd.functional.jacobian(run, x))
 
 
 @pytest.mark.parametrize('transform', [jacrev, jacfwd])

@@ -30,7 +30,7 @@ def test_a_similarity_keeps_its_state(name):
     similarity.begin_at(-0.7)
     before = {key: value.clone() for key, value in similarity.state_dict().items()}
     net = NETS[name](similarity)
-    assert any(part is similarity for part in net.modules())
+    assert any(module is similarity for module in net.modules())
     for key, value in similarity.state_dict().items():
         assert torch.equal(value, before[key]), key
     # Asked for, all parameters begin again.

@@ -33,47 +33,47 @@ class Typed(torch.nn.Module):
     def forward(self, x, edge_index=None, batch=None, z=None, **how):
         def typed(value, key='row'):
             if isinstance(value, tuple):
-                return tuple(typed(part, key) for part in value)
+                return tuple(typed(element, key) for element in value)
             return {key: value}
 
-        given = {'batch_dict': batch, 'z_dict': z}
-        given = {name: typed(v) for name, v in given.items() if v is not None}
+        kwargs = {'batch_dict': batch, 'z_dict': z}
+        kwargs = {name: typed(v) for name, v in kwargs.items() if v is not None}
         if edge_index is not None:
-            given['edge_index_dict'] = typed(edge_index, R)
-        out = self.inner(typed(x), **given, **how)
+            kwargs['edge_index_dict'] = typed(edge_index, R)
+        out = self.inner(typed(x), **kwargs, **how)
         return out['row'] if isinstance(out, dict) else out
 
 
 class Case(NamedTuple):
-    kind: type
+    cls: type
     args: tuple
     options: dict
-    given: dict
+    inputs: dict
 
     def make(self, in_channels=IN, dtype=torch.double, **options):
         torch.manual_seed(5)
         options = {'k': 3, 'tau': 0.4, **self.options, **options}
-        module = self.kind(in_channels, *self.args, **options)
+        module = self.cls(in_channels, *self.args, **options)
         if options.get('transition') == 'anchors':
             module.choose_anchors(normal(S, IN, seed=9).float())
         with torch.no_grad():
             for name, value in module.named_parameters():
                 if in_channels != -1 and name.endswith('bias'):
                     value.normal_()
-        is_typed = self.kind is HeteroLatentGraphConv
+        is_typed = self.cls is HeteroLatentGraphConv
         return (Typed(module) if is_typed else module).to(dtype)
 
     def row_wise(self, rows=slice(None), dtype=torch.double):
         """Return what is given of the rows beside them."""
-        return {k: v[rows].to(dtype) for k, v in self.given.items()}
+        return {k: v[rows].to(dtype) for k, v in self.inputs.items()}
 
 
 def cases():
     """Return all cases by their names."""
-    found = {}
+    by_name = {}
 
-    def add(name, kind, args, given=None, **options):
-        found[name] = Case(kind, args, options, given or {})
+    def add(name, cls, args, inputs=None, **options):
+        by_name[name] = Case(cls, args, options, inputs or {})
 
     add('latent', LatentGraphConv, (OUT,))
     add('latent linear', LatentGraphConv, (OUT, 'linear'), scale=3.0, null_score=0.0)
@@ -95,7 +95,7 @@ def cases():
     add('net projected', GSLNet, net, **PROJECTED)
     add('net free', GSLNet, net, **FREE)
     add('net anchors', GSLNet, net, **ANCHORS)
-    return found
+    return by_name
 
 
 CASES = cases()
@@ -136,19 +136,19 @@ def test_gradients_reach_every_parameter(name, training):
 def test_channels_from_the_first_input(name):
     case, x = CASES[name], normal(N, IN).float()
     lazy = case.make(-1, torch.float32).eval()
-    given = case.row_wise(dtype=torch.float32)
-    expected = lazy(x, **given)
+    kwargs = case.row_wise(dtype=torch.float32)
+    expected = lazy(x, **kwargs)
     assert expected.shape == (N, OUT)
-    known = case.make(dtype=torch.float32).eval()
-    known.load_state_dict(lazy.state_dict())
-    assert torch.equal(known(x, **given), expected)
+    sized = case.make(dtype=torch.float32).eval()
+    sized.load_state_dict(lazy.state_dict())
+    assert torch.equal(sized(x, **kwargs), expected)
     with pytest.raises(ValueError, match=r"'x\S*' must have 6 channels \(got 3\)"):
-        lazy(x[:, :3], **given)
-    for part in lazy.modules():
-        if hasattr(part, 'reset_parameters'):
-            part.reset_parameters()
+        lazy(x[:, :3], **kwargs)
+    for layer in lazy.modules():
+        if hasattr(layer, 'reset_parameters'):
+            layer.reset_parameters()
             break
-    assert not torch.allclose(lazy(x, **given), expected)
+    assert not torch.allclose(lazy(x, **kwargs), expected)
 
 
 @each()
@@ -162,8 +162,8 @@ def test_dtypes(name, dtype, training):
     exact = module.train(training)(x, **case.row_wise(), generator=seeded(1))
     low = torch.float32 if dtype == 'autocast' else dtype
     with torch.autocast('cpu', torch.bfloat16, enabled=dtype == 'autocast'):
-        given = case.row_wise(dtype=low)
-        out = module.to(low)(x.to(low), **given, generator=seeded(1))
+        kwargs = case.row_wise(dtype=low)
+        out = module.to(low)(x.to(low), **kwargs, generator=seeded(1))
     assert dtype == 'autocast' or out.dtype == dtype
     assert bool(out.isfinite().all())
     if training:  # Noise of another precision makes other graphs.
@@ -187,9 +187,9 @@ def test_all_that_is_random_comes_from_the_generator(name):
         assert torch.equal(torch.get_rng_state(), state)
         return out
 
-    first = run(1, global_seed=0)
-    assert torch.equal(first, run(1, global_seed=3))
-    assert not torch.equal(first, run(2, global_seed=0))
+    out = run(1, global_seed=0)
+    assert torch.equal(out, run(1, global_seed=3))
+    assert not torch.equal(out, run(2, global_seed=0))
     module.eval()
     torch.testing.assert_close(run(1, 0), run(2, 1))
 
@@ -214,8 +214,8 @@ def test_batches_keep_graphs_apart(name, training):
         if isinstance(graph, dict):
             graph = list(graph.values())
         if isinstance(graph, list):
-            for part in graph:
-                look(part)
+            for element in graph:
+                look(element)
             return
         seen.append(graph)
         assert torch.equal(*(BATCH[end] for end in graph.edge_index))
@@ -239,8 +239,8 @@ def test_a_pair_of_sources_and_targets(name):
     expected = module(x, **case.row_wise())[rows]
 
     def call(rows):
-        given = {k: (v, v[rows]) for k, v in case.row_wise().items()}
-        return module((x, x[rows]), **given)
+        kwargs = {k: (v, v[rows]) for k, v in case.row_wise().items()}
+        return module((x, x[rows]), **kwargs)
 
     torch.testing.assert_close(call(rows), expected)
     # No row depends on others, and there may be none.
@@ -248,7 +248,7 @@ def test_a_pair_of_sources_and_targets(name):
     assert call(rows[:0]).shape == (0, OUT)
     with pytest.raises(ValueError, match=r'a pair .* \(got 3 tensors\)'):
         module((x, x, x))
-    if case.given:
+    if case.inputs:
         text = "'z(_dict)?' must be a pair( of dicts)? like 'x(_dict)?'"
         with pytest.raises(TypeError, match=text):
             module((x, x[rows]), z=Z)
@@ -323,7 +323,7 @@ def test_compared_rows_that_are_wrong(name):
             with pytest.raises(ValueError, match=text):
                 module(x, z=z)
         return
-    if not case.given:
+    if not case.inputs:
         with pytest.raises(ValueError, match=r"'z' must have 6 channels \(got 3\)"):
             module(x, z=Z)
         return

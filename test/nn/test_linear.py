@@ -28,23 +28,23 @@ def test_first_call_of_a_lazy_layer_under_autocast(layout):
 )
 def test_sparse_is_dense_and_its_gradient_sparse(dtype):
     dense = (torch.rand(6, 5) < 0.4).to(dtype)
-    lin, given = Linear(5, 3, bias=False).to(dtype), torch.randn(6, 3).to(dtype)
+    lin, grad_out = Linear(5, 3, bias=False).to(dtype), torch.randn(6, 3).to(dtype)
     x = dense.to_sparse_csr().requires_grad_()
     out = apply_linear(lin, x)
     torch.testing.assert_close(out, dense @ lin.weight.t())
     assert out.dtype == dtype
     # PyTorch adds no sparse gradients in half precision.
     times = 3 if dtype.itemsize > 2 else 1
-    (out + 2 * apply_linear(lin, x) if times > 1 else out).backward(given)
-    torch.testing.assert_close(lin.weight.grad, times * given.t() @ dense)
+    (out + 2 * apply_linear(lin, x) if times > 1 else out).backward(grad_out)
+    torch.testing.assert_close(lin.weight.grad, times * grad_out.t() @ dense)
     assert x.grad.layout == torch.sparse_csr
     assert x.grad.values().numel() == dense.count_nonzero()
-    expected = times * (given @ lin.weight) * dense
+    expected = times * (grad_out @ lin.weight) * dense
     torch.testing.assert_close(x.grad.to_dense(), expected)
     # It goes on to what the values were made of.
     value = x.detach().values().clone().requires_grad_()
     places = x.crow_indices(), x.col_indices()
     x = torch.sparse_csr_tensor(*places, value, (6, 5))
-    apply_linear(lin, x).backward(given)
-    expected = (given @ lin.weight)[dense != 0]
+    apply_linear(lin, x).backward(grad_out)
+    expected = (grad_out @ lin.weight)[dense != 0]
     torch.testing.assert_close(value.grad, expected)

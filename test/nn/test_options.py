@@ -31,7 +31,7 @@ SIZES = {
     GSLNet: PLAIN | NET,
     TableNet: PLAIN | {'hidden_channels': 8, 'num_frequencies': 0},
 }
-LEARNED = [kind for kind in SIZES if kind is not TableNet]
+LEARNED = [cls for cls in SIZES if cls is not TableNet]
 EVERY = [
     ({'k': 0}, ValueError, r"'k' must be at least 1 \(got 0\)"),
     ({'root_weight': 1}, TypeError, r"'root_weight' must be a bool \(got 1\)"),
@@ -119,18 +119,18 @@ OWN = {
     ],
 }
 OWN[LatentGraphConv] += [row for row in EVERY if 'label_channels' not in row[0]]
-for kind in LEARNED[1:]:
-    more = FREE if kind is TransitionGraphConv else {}
-    OWN[kind] += [(more | options, *rest) for options, *rest in EVERY]
+for cls in LEARNED[1:]:
+    extra = FREE if cls is TransitionGraphConv else {}
+    OWN[cls] += [(extra | options, *row) for options, *row in EVERY]
 
 
 @pytest.mark.parametrize(
-    ('kind', 'options', 'error', 'text'),
-    [(kind, *row) for kind, rows in OWN.items() for row in rows],
+    ('cls', 'options', 'error', 'text'),
+    [(cls, *row) for cls, rows in OWN.items() for row in rows],
 )
-def test_options_that_are_wrong(kind, options, error, text):
+def test_options_that_are_wrong(cls, options, error, text):
     with pytest.raises(error, match=text):
-        kind(**{**SIZES[kind], **options})
+        cls(**{**SIZES[cls], **options})
 
 
 def test_where_a_cosine_tells_nothing_the_default_is_the_distance():
@@ -139,14 +139,14 @@ def test_where_a_cosine_tells_nothing_the_default_is_the_distance():
         net = GSLNet(width, 8, 2, 3)
         assert isinstance(net.convs[0].sampler.similarity, distance)
     few = {'z_channels': -1}
-    some = LatentGraphConv(1, 8, **few), LatentGraphConv(2, 8, **few)
-    for conv in (*some, LatentGraphConv(8, 1)):
+    narrow = LatentGraphConv(1, 8, **few), LatentGraphConv(2, 8, **few)
+    for conv in (*narrow, LatentGraphConv(8, 1)):
         assert isinstance(conv.sampler.similarity, distance)
-    named = GSLNet(2, 8, 2, 3, 'linear'), GSLNet(3, 8, 2, 3), GSLNet.paper(1, 8, 2, 3)
+    nets = GSLNet(2, 8, 2, 3, 'linear'), GSLNet(3, 8, 2, 3), GSLNet.paper(1, 8, 2, 3)
     # Rows of two columns that are not the features may be angles.
-    given = LatentGraphConv(1, 8, z_channels=2).sampler.similarity
-    assert isinstance(given, gsl.MixtureSimilarity)
-    for net in named:
+    similarity = LatentGraphConv(1, 8, z_channels=2).sampler.similarity
+    assert isinstance(similarity, gsl.MixtureSimilarity)
+    for net in nets:
         assert not isinstance(net.convs[0].sampler.similarity, distance)
 
 

@@ -32,7 +32,7 @@ def sorted_edges(x_src, x_dst, ids_src, ids_dst, is_own):
 
 
 def as_edges(edges):
-    flat = [edge for some in edges for edge in some]
+    flat = [edge for row in edges for edge in row]
     return torch.tensor(flat, dtype=torch.long).reshape(-1, 2).T
 
 
@@ -51,11 +51,11 @@ def inputs(draw):
     """Points with or without ties and duplicates; clouds, pairs."""
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
     is_pair, has_batch = (draw(st.booleans()) for _ in range(2))
-    kind, width = draw(st.sampled_from([*KINDS])), draw(st.integers(1, 3))
+    name, width = draw(st.sampled_from([*KINDS])), draw(st.integers(1, 3))
 
     def rows():
         size = draw(st.integers(0, 24)), width
-        return torch.from_numpy(KINDS[kind](random, size)).float()
+        return torch.from_numpy(KINDS[name](random, size)).float()
 
     x = (rows(), rows()) if is_pair else rows()
     pair = x if is_pair else (x, x)
@@ -84,16 +84,16 @@ def compare(x, pair, batch, ids, k, loop, memory_budget):
     is_own = not loop and not isinstance(x, tuple)
     edges, distances = sorted_edges(*pair, *ids, is_own)
     options = {'loop': loop, 'memory_budget': memory_budget}
-    wanted = as_edges(some[:k] for some in edges)
-    assert torch.equal(knn_graph(x, k, batch, **options), wanted)
+    expected = as_edges(row[:k] for row in edges)
+    assert torch.equal(knn_graph(x, k, batch, **options), expected)
     inside = [
-        [edge for edge, square in zip(some, squares, strict=True) if square <= 1]
-        for some, squares in zip(edges, distances, strict=True)
+        [edge for edge, square in zip(row, squares, strict=True) if square <= 1]
+        for row, squares in zip(edges, distances, strict=True)
     ]
     assert torch.equal(radius_graph(x, 1.0, batch, **options), as_edges(inside))
-    most = {'max_num_neighbors': k}
-    wanted = as_edges(some[:k] for some in inside)
-    assert torch.equal(radius_graph(x, 1.0, batch, **options, **most), wanted)
+    limit = {'max_num_neighbors': k}
+    expected = as_edges(row[:k] for row in inside)
+    assert torch.equal(radius_graph(x, 1.0, batch, **options, **limit), expected)
 
 
 @pytest.mark.parametrize('loop', [True, False])
@@ -102,23 +102,23 @@ def test_a_search_by_bounds_breaks_ties_as_well(monkeypatch, loop, on_grid):
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(300, 2, generator=generator)
     x = (2 * x).round() if on_grid else x
-    wanted = knn_graph(x, 5, loop=loop), knn_graph((x, x[::7]), 5)
+    expected = knn_graph(x, 5, loop=loop), knn_graph((x, x[::7]), 5)
     monkeypatch.setattr(blocks, '_TREE_COLUMNS', 0)
     monkeypatch.setattr(points, '_BOUNDED', 0)
     with mock.patch.object(points, '_search', wraps=points._search) as search:
-        found = knn_graph(x, 5, loop=loop), knn_graph((x, x[::7]), 5)
+        out = knn_graph(x, 5, loop=loop), knn_graph((x, x[::7]), 5)
     assert search.call_count == 2
-    assert all(map(torch.equal, found, wanted))
+    assert all(map(torch.equal, out, expected))
 
 
 @pytest.mark.parametrize('width', [1, 2, 3])
-@pytest.mark.parametrize('kind', ['cube', 'grid', 'tails', 'equal', 'tiny'])
-def test_a_tree_changes_no_edge(monkeypatch, width, kind):
+@pytest.mark.parametrize('form', ['cube', 'grid', 'tails', 'equal', 'tiny'])
+def test_a_tree_changes_no_edge(monkeypatch, width, form):
     generator = torch.Generator().manual_seed(width)
     x = torch.randn(1100, width, generator=generator).double()
     scale = {'tails': x.square().exp(), 'grid': 2, 'equal': 0, 'tiny': 1e-161}
-    x = x * scale.get(kind, 1)
-    x = x.round() if kind in ('grid', 'equal') else x
+    x = x * scale.get(form, 1)
+    x = x.round() if form in ('grid', 'equal') else x
     batch = torch.arange(1100) // 550
 
     def graphs():
@@ -132,30 +132,30 @@ def test_a_tree_changes_no_edge(monkeypatch, width, kind):
         yield radius_graph((x, x + 0.1), 0.2, (batch, batch), **options)
 
     with mock.patch.object(blocks, '_TREE_COLUMNS', 0):
-        wanted = [*graphs()]
+        expected = [*graphs()]
     with mock.patch.object(blocks, '_TreeSearch', wraps=blocks._TreeSearch) as search:
-        found = [*graphs()]
+        out = [*graphs()]
     assert search.call_count == 9
-    assert all(map(torch.equal, found, wanted))
+    assert all(map(torch.equal, out, expected))
 
 
 def test_a_tree_leaves_out_most_pairs():
     x = torch.rand(4096, 3, generator=torch.Generator().manual_seed(0)).double()
     ids = torch.zeros(4096, dtype=torch.long)
     for k, radius in ((5, math.inf), (None, 0.01)):
-        found = blocks.cloud_blocks(x, x, ids, ids, k, radius, 2**25)
-        count = sum(each.source.numel() * each.target.size(1) for each in found)
+        searched = blocks.cloud_blocks(x, x, ids, ids, k, radius, 2**25)
+        count = sum(each.source.numel() * each.target.size(1) for each in searched)
         assert 4096 <= count < 0.01 * 4096**2
 
 
 def test_edges_without_scipy(monkeypatch):
     x = torch.randn(1100, 3, generator=torch.Generator().manual_seed(0))
-    wanted = knn_graph(x, 4)
+    expected = knn_graph(x, 4)
     monkeypatch.setitem(sys.modules, 'scipy.spatial', None)
     with pytest.raises(ImportError):
         knn_graph(x, 4)
     monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
-    assert torch.equal(knn_graph(x, 4), wanted)
+    assert torch.equal(knn_graph(x, 4), expected)
 
 
 def test_near_points_far_from_the_origin_are_told_apart():
@@ -182,8 +182,8 @@ def test_directions():
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float64])
 def test_types_and_strides(dtype):
     x = torch.randn(3, 40, generator=torch.Generator().manual_seed(0)).to(dtype).T
-    wanted = knn_graph(x.double().contiguous(), 4)
-    assert torch.equal(knn_graph(x, 4), wanted)
+    expected = knn_graph(x.double().contiguous(), 4)
+    assert torch.equal(knn_graph(x, 4), expected)
     assert not knn_graph(x.requires_grad_(), 4).requires_grad
 
 

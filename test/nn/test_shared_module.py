@@ -39,12 +39,12 @@ SHARING = {
 SHARED = [pytest.param(factory, id=name) for name, factory in SHARING.items()]
 
 
-def names_of(parts):
+def names_of(entries):
     """The names of each part that has several."""
-    found = {}
-    for name, part in parts:
-        found.setdefault(id(part), []).append(name)
-    return [names for names in found.values() if len(names) > 1]
+    by_id = {}
+    for name, value in entries:
+        by_id.setdefault(id(value), []).append(name)
+    return [names for names in by_id.values() if len(names) > 1]
 
 
 def call(module, x):
@@ -72,17 +72,17 @@ def test_functional_call_leaves_the_module_as_it_was(factory, training):
     before = dict(module.named_parameters())
     values = copy.deepcopy(module.state_dict())
     with torch.no_grad():
-        others = {name: p + 0.1 * torch.rand_like(p) for name, p in before.items()}
+        moved = {name: p + 0.1 * torch.rand_like(p) for name, p in before.items()}
     # A loss updates buffers in training mode.
-    others |= {name: buffer.clone() for name, buffer in module.named_buffers()}
+    moved |= {name: buffer.clone() for name, buffer in module.named_buffers()}
     twin = copy.deepcopy(module)
-    twin.load_state_dict(others, strict=False)
+    twin.load_state_dict(moved, strict=False)
     expected = call(twin, x)
     torch.manual_seed(3)
-    out = functional_call(module, others, (x,))
+    out = functional_call(module, moved, (x,))
     torch.testing.assert_close(out, expected, rtol=0, atol=0)
     with pytest.raises((RuntimeError, TypeError, ValueError)):
-        functional_call(module, others, (torch.randn(N, IN + 1),))
+        functional_call(module, moved, (torch.randn(N, IN + 1),))
     assert {name: id(value) for name, value in module.named_parameters()} == {
         name: id(value) for name, value in before.items()
     }
@@ -103,10 +103,10 @@ def test_copies_share_their_own_parts(factory, how):
         twin = factory()
         call(twin, x)
         twin.load_state_dict(module.state_dict(), assign=how == 'assign')
-    names = [[name for name, _ in part.named_parameters()] for part in (module, twin)]
+    names = [[name for name, _ in net.named_parameters()] for net in (module, twin)]
     assert names[0] == names[1]
-    for part in (module, twin):
-        part.eval().double()
+    for net in (module, twin):
+        net.eval().double()
     x = {k: v.double() for k, v in x.items()} if isinstance(x, dict) else x.double()
     expected = module(x)
     torch.testing.assert_close(twin(x), expected, rtol=0, atol=0)
@@ -128,14 +128,14 @@ def test_a_replaced_sampler_serves_all_layers():
 
 
 def test_sharing_in_a_circle_has_one_owner():
-    first, second, third = (LatentGraphConv(IN, IN) for _ in range(3))
-    first.share_sampler(first)
-    second.share_sampler(first)
-    first.share_sampler(second)
-    third.share_sampler(second)
-    assert {conv.sampler for conv in (second, third)} == {first.sampler}
-    owners = [conv for conv in (first, second, third) if 'sampler' in conv._modules]
-    assert owners == [first]
+    owner, middle, last = (LatentGraphConv(IN, IN) for _ in range(3))
+    owner.share_sampler(owner)
+    middle.share_sampler(owner)
+    owner.share_sampler(middle)
+    last.share_sampler(middle)
+    assert {conv.sampler for conv in (middle, last)} == {owner.sampler}
+    owners = [conv for conv in (owner, middle, last) if 'sampler' in conv._modules]
+    assert owners == [owner]
 
 
 def test_a_layer_taken_out_works():

@@ -83,20 +83,20 @@ def plain_score(task, out, y):
 def test_loss_and_score(task, mask, is_shared):
     """A shard of one process owns all rows."""
     model, x, y = problem(task)
-    chosen = torch.arange(N) if mask is None else mask
+    rows = torch.arange(N) if mask is None else mask
     weight, out = model.convs[0].lin.weight, model(x)
-    expected = plain_loss(task, out[chosen], y[chosen])
-    (wanted,) = torch.autograd.grad(expected, weight)
-    score = plain_score(task, out.detach()[chosen], y[chosen])
+    expected = plain_loss(task, out[rows], y[rows])
+    (expected_grad,) = torch.autograd.grad(expected, weight)
+    score = plain_score(task, out.detach()[rows], y[rows])
     shard = {'shard': RowShard(N)} if is_shared else {}
     loss = model.loss(x, y, mask, **shard)
     assert loss.shape == ()
     torch.testing.assert_close(loss, expected)
     (grad,) = torch.autograd.grad(loss, weight)
-    torch.testing.assert_close(grad, wanted)
-    found = model.score(x, y, mask, **shard)
-    assert found == {METRICS[task]: pytest.approx(float(score))}
-    assert type(found[METRICS[task]]) is float
+    torch.testing.assert_close(grad, expected_grad)
+    scores = model.score(x, y, mask, **shard)
+    assert scores == {METRICS[task]: pytest.approx(float(score))}
+    assert type(scores[METRICS[task]]) is float
 
 
 SHARED = pytest.mark.parametrize('is_shared', [False, True])
@@ -254,7 +254,7 @@ def test_targets_are_scored_with_all_of_their_digits(monkeypatch):
     out = y.float().unsqueeze(1)
     mask = torch.ones(60, dtype=torch.bool)
     monkeypatch.setattr(model, 'forward', lambda out: out)
-    found = model.score(out, y, mask)['r2']
-    assert found == pytest.approx(r2_score(y, out[:, 0].double()))
-    assert found < 0.99
+    r2 = model.score(out, y, mask)['r2']
+    assert r2 == pytest.approx(r2_score(y, out[:, 0].double()))
+    assert r2 < 0.99
     assert model._label_loss(out, y, mask).dtype == torch.float32

@@ -31,10 +31,10 @@ MODELS = {
 }
 
 
-def make(kind, training):
+def make(name, training):
     """A model that was trained, with an index where there can be one."""
     torch.manual_seed(0)
-    model = MODELS[kind]().train()
+    model = MODELS[name]().train()
     model(X)
     if hasattr(model, 'index'):
         model.index(X)
@@ -42,9 +42,9 @@ def make(kind, training):
 
 
 @pytest.mark.parametrize('training', [True, False, None])
-@pytest.mark.parametrize('kind', MODELS)
-def test_methods_leave_a_model_as_it_was(kind, training, tmp_path):
-    model = make(kind, bool(training))
+@pytest.mark.parametrize('name', MODELS)
+def test_methods_leave_a_model_as_it_was(name, training, tmp_path):
+    model = make(name, bool(training))
     if training is None:  # Partly.
         model.act.train()
         next(iter(model.children())).train()
@@ -52,7 +52,7 @@ def test_methods_leave_a_model_as_it_was(kind, training, tmp_path):
     new = NEW if hasattr(model, 'index') else X
     model.predict(new)
     assert digest(model) == before
-    if kind != 'readout':
+    if name != 'readout':
         model.score(X, Y)
     model.save(tmp_path / 'model.pt')
     repr(model)
@@ -118,9 +118,9 @@ def test_readers_leave_a_model_as_it_was(training):
     assert digest(model) == before
 
 
-@pytest.mark.parametrize('kind', MODELS)
-def test_threads_predict_with_a_model_in_training_mode(kind):
-    model = make(kind, True)
+@pytest.mark.parametrize('name', MODELS)
+def test_threads_predict_with_a_model_in_training_mode(name):
+    model = make(name, True)
     new = NEW if hasattr(model, 'index') else X
     # Outputs, as classes hide small errors.
     expected = copy.deepcopy(model).eval()(new)
@@ -128,7 +128,7 @@ def test_threads_predict_with_a_model_in_training_mode(kind):
     for out in at_once(lambda: model._evaluated(new), repeats=10):
         torch.testing.assert_close(out, expected)
     assert digest(model) == before
-    assert all(part.training for part in model.modules())
+    assert all(module.training for module in model.modules())
 
 
 @pytest.mark.parametrize('similarity', ['distance', 'cosine'])
@@ -170,8 +170,8 @@ class Nested(torch.nn.Module):
     def forward(self, x):
         self.calls += 1
         self.state = x
-        for part in (self.first, self.listed[0], self.named['first']):
-            x = part(x)
+        for layer in (self.first, self.listed[0], self.named['first']):
+            x = layer(x)
         return self.bound(self.call(x))
 
 
@@ -203,6 +203,6 @@ def test_a_compiled_model_predicts_in_evaluation_mode():
 def test_a_model_of_unknown_width_learns_it_from_a_prediction():
     model = GSLNet(-1, 8, 2, OUT)
     out = model.predict(X)
-    assert all(part.training for part in model.modules())
+    assert all(module.training for module in model.modules())
     assert torch.equal(model.predict(X), out)
     assert model.convs[0].lin.in_channels == IN

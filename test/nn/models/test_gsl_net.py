@@ -19,8 +19,8 @@ N, IN, HIDDEN, OUT = 24, 6, 8, 2
 FULL = {}
 TRANSITION = {'num_transition_nodes': 7, 'num_nodes': N}
 FREE = {'num_transition_nodes': 7, 'transition': 'free'}
-KINDS = pytest.mark.parametrize(
-    'kind', [FULL, TRANSITION, FREE], ids=['full', 'transition', 'free']
+OPTIONS = pytest.mark.parametrize(
+    'options', [FULL, TRANSITION, FREE], ids=['full', 'transition', 'free']
 )
 
 
@@ -32,24 +32,24 @@ def problem():
     return x, y
 
 
-def make(kind, **kwargs):
+def make(options, **kwargs):
     torch.manual_seed(5)
     kwargs = {
         'num_layers': 2,
         'out_channels': OUT,
         'z_channels': None,
-        **kind,
+        **options,
         **kwargs,
     }
     return GSLNet(IN, HIDDEN, **kwargs)
 
 
-@KINDS
+@OPTIONS
 @pytest.mark.parametrize('name', SIMILARITIES)
-def test_training(name, kind):
-    model = make(kind, similarity=name, dropout=0.0)
+def test_training(name, options):
+    model = make(options, similarity=name, dropout=0.0)
     x, y = problem()
-    first = float(F.cross_entropy(model.eval()(x), y).detach())
+    before = float(F.cross_entropy(model.eval()(x), y).detach())
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     model.train()
     for _ in range(40):
@@ -57,28 +57,29 @@ def test_training(name, kind):
         F.cross_entropy(model(x), y).backward()
         optimizer.step()
     out = model.eval()(x)
-    assert float(F.cross_entropy(out, y).detach()) < 0.5 * first
+    assert float(F.cross_entropy(out, y).detach()) < 0.5 * before
     assert float((out.argmax(1) == y).float().mean()) > 0.85
 
 
-@KINDS
+@OPTIONS
 @pytest.mark.parametrize('act', ['elu', 'relu', torch.nn.Tanh(), None])
-def test_forward_is_written_out(kind, act):
+def test_forward_is_written_out(options, act):
     x = problem()[0]
-    model = make(kind, num_layers=3, **({} if act == 'relu' else {'act': act})).eval()
-    layer = TransitionGraphConv if kind else LatentGraphConv
+    kwargs = {} if act == 'relu' else {'act': act}
+    model = make(options, num_layers=3, **kwargs).eval()
+    layer = TransitionGraphConv if options else LatentGraphConv
     assert {type(conv) for conv in model.convs} == {layer}
     widths = [(IN, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, OUT)]
     assert [(conv.in_channels, conv.out_channels) for conv in model.convs] == widths
-    known = {'elu': F.elu, 'relu': F.relu, None: lambda h: h}
-    own = known.get(act, act)
-    h = own(model.convs[1](own(model.convs[0](x))))
+    functions = {'elu': F.elu, 'relu': F.relu, None: lambda h: h}
+    function = functions.get(act, act)
+    h = function(model.convs[1](function(model.convs[0](x))))
     assert torch.equal(model(x), model.convs[2](h))
 
 
-@KINDS
-def test_dropout_follows_hidden_layers_only(kind):
-    model, x = make(kind, num_layers=3, dropout=0.25, act='elu'), problem()[0]
+@OPTIONS
+def test_dropout_follows_hidden_layers_only(options):
+    model, x = make(options, num_layers=3, dropout=0.25, act='elu'), problem()[0]
     inputs, outputs = [], []
     for conv in model.convs:
         conv.register_forward_hook(lambda _, __, out: outputs.append(out))
@@ -87,9 +88,9 @@ def test_dropout_follows_hidden_layers_only(kind):
     assert torch.equal(inputs[0], x)
     assert torch.equal(out, outputs[-1])
     for hidden, received in zip(outputs, inputs[1:], strict=False):
-        kept = received != 0
-        assert 0.6 < float(kept.float().mean()) < 0.9
-        torch.testing.assert_close(received[kept], F.elu(hidden)[kept] / 0.75)
+        mask = received != 0
+        assert 0.6 < float(mask.float().mean()) < 0.9
+        torch.testing.assert_close(received[mask], F.elu(hidden)[mask] / 0.75)
     model.eval()
     assert torch.equal(model(x), model(x))
 
@@ -97,21 +98,21 @@ def test_dropout_follows_hidden_layers_only(kind):
 def test_one_similarity_of_the_input_serves_all_layers():
     x = problem()[0]
     model = make(FULL, z_channels=-1, dropout=0.0, train_scale=True)
-    first, second = model.convs
-    assert second.sampler is first.sampler
-    assert first.sampler.similarity.in_channels == IN
+    conv, last = model.convs
+    assert last.sampler is conv.sampler
+    assert conv.sampler.similarity.in_channels == IN
     names = [name for name, _ in model.named_parameters() if 'sampler' in name]
     assert all(name.startswith('convs.0') for name in names)
     # Both layers look at the input, and draw a graph of their own.
-    h = model.act(first(x, z=x, generator=(noise := seeded(1))))
-    expected = second(h, z=x, generator=noise)
-    found = model(x, generator=seeded(1))
-    torch.testing.assert_close(found, expected)
-    assert torch.equal(model(x, z=x, generator=seeded(1)), found)
-    one, other = model.graphs(x, generator=seeded(1))
-    assert not torch.equal(one.edge_weight, other.edge_weight)
-    one, other = model.eval().graphs(x)
-    assert torch.equal(one.edge_index, other.edge_index)
+    h = model.act(conv(x, z=x, generator=(noise := seeded(1))))
+    expected = last(h, z=x, generator=noise)
+    out = model(x, generator=seeded(1))
+    torch.testing.assert_close(out, expected)
+    assert torch.equal(model(x, z=x, generator=seeded(1)), out)
+    graph, last_graph = model.graphs(x, generator=seeded(1))
+    assert not torch.equal(graph.edge_weight, last_graph.edge_weight)
+    graph, last_graph = model.eval().graphs(x)
+    assert torch.equal(graph.edge_index, last_graph.edge_index)
     # Rows that are given are compared in place of the input.
     assert not torch.allclose(model(x, z=x.flip(0)), model(x))
 
@@ -122,9 +123,9 @@ def test_no_scale_is_too_large_to_plan(similarity, scale):
     # A race would take e^40 proposals and more: none is that long.
     x, edges = torch.randn(200, 16), torch.randint(200, (2, 4000))
     model = GSLNet(16, 8, 2, 3, similarity=similarity, scale=scale, tau=1.0)
-    for given in ({}, {'edge_index': edges}, {'batch': torch.arange(200) // 100}):
-        assert model.convs[0].sampler.plan(x, **given).method == 'dense'
-        out = model(x, **given)
+    for kwargs in ({}, {'edge_index': edges}, {'batch': torch.arange(200) // 100}):
+        assert model.convs[0].sampler.plan(x, **kwargs).method == 'dense'
+        out = model(x, **kwargs)
         (gradient,) = torch.autograd.grad(out.square().sum(), model.convs[0].lin.weight)
         assert bool(out.isfinite().all())
         assert bool(gradient.isfinite().all())
@@ -148,8 +149,8 @@ def test_what_is_computed_again_drops_the_same_values(use_reentrant):
         model.zero_grad()
         run(x).square().sum().backward()
         grads.append([p.grad for p in model.parameters()])
-    for first, second in zip(*grads, strict=True):
-        torch.testing.assert_close(first, second)
+    for grad, expected in zip(*grads, strict=True):
+        torch.testing.assert_close(grad, expected)
 
 
 # Transition nodes that are free or anchors: mini-batches and new rows.
@@ -171,21 +172,21 @@ def test_layer_by_layer(form, training):
     net, x = make_transition(form, dropout=0.0).train(training), torch.randn(9, IN)
     noise, h, rows = seeded(4), x, net.anchors
     graphs = []
-    for number, conv in enumerate(net.convs):
-        is_last = number == len(net.convs) - 1
+    for i, conv in enumerate(net.convs):
+        is_last = i == len(net.convs) - 1
         pair = h if rows is None else (rows, h)
         if rows is not None and not is_last:
             # Anchors see each other.
             rows = F.relu(conv((rows, rows), generator=noise))
-        own = copy.deepcopy(conv)
+        copied = copy.deepcopy(conv)
         twin = noise.clone_state()
-        graphs.append(own.graph(pair, generator=twin))
+        graphs.append(copied.graph(pair, generator=twin))
         h = conv(pair, generator=noise)
         h = h if is_last else F.relu(h)
     torch.testing.assert_close(net(x, generator=seeded(4)), h)
-    found = net.graphs(x, generator=seeded(4))
-    assert len(found) == 3
-    for graph, expected in zip(found, graphs, strict=True):
+    drawn = net.graphs(x, generator=seeded(4))
+    assert len(drawn) == 3
+    for graph, expected in zip(drawn, graphs, strict=True):
         assert torch.equal(graph.edge_index, expected.edge_index)
         assert graph.edge_index[0].max() < S
         torch.testing.assert_close(graph.edge_weight, expected.edge_weight)
@@ -195,8 +196,8 @@ def test_layer_by_layer(form, training):
 def test_graphs_of_a_batch_are_read_out(form):
     net, x = make_transition(form, readout='mean').eval(), torch.randn(20, IN)
     batch = torch.arange(20) // 10
-    parts = [net(x[:10]), net(x[10:])]
-    torch.testing.assert_close(net(x, batch=batch), torch.cat(parts))
+    alone = [net(x[:10]), net(x[10:])]
+    torch.testing.assert_close(net(x, batch=batch), torch.cat(alone))
     with pytest.raises(ValueError, match="'batch' must be sorted"):
         net(x, batch=batch.flip(0))
     with pytest.raises(TypeError, match=r"'x' must be a torch\.Tensor"):

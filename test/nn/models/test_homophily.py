@@ -40,15 +40,15 @@ def test_label_share_is_that_of_the_definition():
     sampler = GumbelKNNSampler(LinearSimilarity(4), tau=0.5, scale=3.0, loop=True)
     y = Y.clone()
     y[::3] = -1
-    known = y >= 0
+    labelled = y >= 0
     cosine = LinearSimilarity(4)(X).double()
     weight = (3.0 / 0.5 * cosine).fill_diagonal_(-torch.inf).softmax(dim=1)
-    pairs = weight[known][:, known]
-    same = y[known].unsqueeze(1) == y[known]
+    pairs = weight[labelled][:, labelled]
+    same = y[labelled].unsqueeze(1) == y[labelled]
     share, chance = label_homophily(sampler, X, y)
     assert share == pytest.approx(float((pairs * same).sum() / pairs.sum()), rel=1e-5)
-    number = int(known.sum())
-    expected = (int(same.sum()) - number) / (number * (number - 1))
+    count = int(labelled.sum())
+    expected = (int(same.sum()) - count) / (count * (count - 1))
     assert chance == pytest.approx(expected)
     assert sampler.training
     assert sampler.loop
@@ -56,10 +56,10 @@ def test_label_share_is_that_of_the_definition():
 
 def test_loss_warns_once_if_the_graph_is_at_chance():
     net = GSLNet(4, 8, 2, 4, apart())
-    found = losses(net, 120)
-    assert len(found) == 1
-    assert 'no more often than chance (0.0' in found[0]
-    assert 'by chance 0.23' in found[0]
+    messages = losses(net, 120)
+    assert len(messages) == 1
+    assert 'no more often than chance (0.0' in messages[0]
+    assert 'by chance 0.23' in messages[0]
 
 
 @pytest.mark.parametrize('mask', [None, torch.arange(20), torch.arange(40) < 20])
@@ -69,8 +69,8 @@ def test_loss_is_silent_with_a_graph_that_helps(mask):
 
 def test_what_is_not_looked_at():
     everything = torch.stack([Y.new_zeros(40), torch.arange(40)])
-    given = {'edge_index': everything}, {'batch': Y.new_zeros(40)}
-    for kwargs in given:
+    options = {'edge_index': everything}, {'batch': Y.new_zeros(40)}
+    for kwargs in options:
         assert not losses(GSLNet(4, 8, 2, 4, apart()), 60, **kwargs)
     assert not losses(GSLNet(4, 8, 2, 4, apart()).eval(), 60)
 

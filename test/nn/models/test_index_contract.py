@@ -33,9 +33,9 @@ def index_of(net):
     return {k: v for k, v in net.state_dict().items() if k.startswith('index_')}
 
 
-def check_equal(first, second):
-    assert first.keys() == second.keys()
-    assert all(torch.equal(first[key], second[key]) for key in first)
+def check_equal(state, expected):
+    assert state.keys() == expected.keys()
+    assert all(torch.equal(state[key], expected[key]) for key in state)
 
 
 def test_an_index_is_kept_as_computed(net):
@@ -88,14 +88,14 @@ def test_a_loaded_state_drops_an_index_or_brings_its_own(net):
     plain = copy.deepcopy(net.state_dict())
     net.index(ROWS).load_state_dict(plain)
     assert index_of(net) == {}
-    other = copy.deepcopy(net)
+    doubled = copy.deepcopy(net)
     with torch.no_grad():
-        next(other.parameters()).mul_(2)
-    state = other.index(ROWS[:30]).state_dict()
+        next(doubled.parameters()).mul_(2)
+    state = doubled.index(ROWS[:30]).state_dict()
     for is_assigned in (False, True):
         net.index(ROWS).load_state_dict(copy.deepcopy(state), assign=is_assigned)
         check_equal(net.state_dict(), state)
-        assert torch.equal(net(NEW), other(NEW))
+        assert torch.equal(net(NEW), doubled(NEW))
     # Not tied to the tensors of the state.
     net.load_state_dict(state)
     before = {k: v.clone() for k, v in index_of(net).items()}
@@ -109,14 +109,14 @@ def test_a_loaded_state_drops_an_index_or_brings_its_own(net):
 def test_an_index_travels_with_the_model(net, tmp_path):
     expected = net.index(ROWS)(NEW)
     net.save(tmp_path / 'net.pt')
-    for other in (
+    for copied in (
         copy.deepcopy(net),
         pickle.loads(pickle.dumps(net)),
         type(net).load(tmp_path / 'net.pt'),
     ):
-        check_equal(other.state_dict(), net.state_dict())
-        assert torch.equal(other(NEW), expected)
-        other.train()  # The copy drops its own.
+        check_equal(copied.state_dict(), net.state_dict())
+        assert torch.equal(copied(NEW), expected)
+        copied.train()  # The copy drops its own.
         assert torch.equal(net(NEW), expected)
     wide = copy.deepcopy(net).double()
     assert {v.dtype for v in index_of(wide).values()} == {torch.float64}
@@ -138,12 +138,12 @@ def test_autocast_and_inference_mode_index_in_full_precision(net):
 
 def test_an_index_that_cannot_be_computed_leaves_the_former(net):
     expected = net.index(ROWS)(NEW)
-    part = net.encoder if isinstance(net, TableNet) else net.convs[0]
+    layer = net.encoder if isinstance(net, TableNet) else net.convs[0]
 
     def refuse(*_):
         raise RuntimeError('refused')
 
-    handle = part.register_forward_pre_hook(refuse)
+    handle = layer.register_forward_pre_hook(refuse)
     with pytest.raises(RuntimeError, match='refused'):
         net.index(-ROWS)
     handle.remove()

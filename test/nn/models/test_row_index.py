@@ -27,60 +27,60 @@ NETS = {
 }
 
 
-def make(kind='GSLNet', **options):
+def make(name='GSLNet', **options):
     torch.manual_seed(0)
     sizes = {'num_layers': 2, 'out_channels': OUT, 'z_channels': None}
-    options = {**sizes, **NETS[kind], **options}
+    options = {**sizes, **NETS[name], **options}
     return GSLNet(IN, HIDDEN, **options).eval()
 
 
-def draw_rows(number=N, seed=2):
-    return torch.randn(number, IN, generator=seeded(seed))
+def draw_rows(count=N, seed=2):
+    return torch.randn(count, IN, generator=seeded(seed))
 
 
-def problem(kind):
+def problem(name):
     """Return rows, new ones, and what is given of both."""
-    x, new, own, given = draw_rows().relu(), draw_rows(8) + 1, {}, {}
-    if 'sparse' in kind:
+    x, new, args, new_args = draw_rows().relu(), draw_rows(8) + 1, {}, {}
+    if 'sparse' in name:
         x, new = x.to_sparse_csr(), new.to_sparse_csr()
-    if kind == 'z':
-        own, given = {'z': Z[:N]}, {'z': Z[N:]}
-    if kind == 'edges':
-        own = {'edge_index': EDGES, 'edge_weight': WEIGHT}
-        given = {'edge_index': NEW_EDGES, 'edge_weight': WEIGHT[:N]}
-    return x, new, own, given
+    if name == 'z':
+        args, new_args = {'z': Z[:N]}, {'z': Z[N:]}
+    if name == 'edges':
+        args = {'edge_index': EDGES, 'edge_weight': WEIGHT}
+        new_args = {'edge_index': NEW_EDGES, 'edge_weight': WEIGHT[:N]}
+    return x, new, args, new_args
 
 
-@pytest.mark.parametrize('kind', NETS)
-def test_an_index_answers_as_a_pair_does(kind, tmp_path):
-    x, new, own, given = problem(kind)
-    net, twin = make(kind), make(kind)
+@pytest.mark.parametrize('name', NETS)
+def test_an_index_answers_as_a_pair_does(name, tmp_path):
+    x, new, args, new_args = problem(name)
+    net, twin = make(name), make(name)
     for parameter in twin.parameters():
         torch.nn.init.normal_(parameter)
-    both = {name: (own[name], given[name]) for name in own}
+    both = {key: (args[key], new_args[key]) for key in args}
     expected = net((x, new), **both)
-    assert net.index(x, **own) is net
+    assert net.index(x, **args) is net
     for _ in range(2):
-        torch.testing.assert_close(net(new, **given), expected)
-        net.index(x, **own)  # Again, beside what is indexed.
+        torch.testing.assert_close(net(new, **new_args), expected)
+        net.index(x, **args)  # Again, beside what is indexed.
     answers = expected.argmax(dim=1)
-    assert torch.equal(net.predict(new, **given), answers)
-    pairs = zip(net.graphs(new, **given), net.graphs((x, new), **both), strict=True)
-    for graph, other in pairs:
-        assert torch.equal(graph.edge_index, other.edge_index)
-        torch.testing.assert_close(graph.edge_weight, other.edge_weight)
+    assert torch.equal(net.predict(new, **new_args), answers)
+    pairs = zip(net.graphs(new, **new_args), net.graphs((x, new), **both), strict=True)
+    for graph, of_pair in pairs:
+        assert torch.equal(graph.edge_index, of_pair.edge_index)
+        torch.testing.assert_close(graph.edge_weight, of_pair.edge_weight)
     # Part of the state, in files and in a model that kept other rows.
     net.save(tmp_path / 'net.pt')
     again = type(net).load(tmp_path / 'net.pt')
-    torch.testing.assert_close(again(new, **given), expected)
-    twin.index(x.neg(), **own)(new, **given)
+    torch.testing.assert_close(again(new, **new_args), expected)
+    twin.index(x.neg(), **args)(new, **new_args)
     twin.load_state_dict(net.state_dict())
-    torch.testing.assert_close(twin(new, **given), expected)
+    torch.testing.assert_close(twin(new, **new_args), expected)
     # A state without rows is that of a model that has none.
     assert net.clear_index() is net
     twin.load_state_dict(net.state_dict())
     assert twin.index_x is None
-    if not given and kind != 'transition':
+    if not new_args and name != 'transition':
         assert not torch.allclose(net(new), expected)
         assert torch.equal(twin(new), net(new))
 
@@ -160,8 +160,8 @@ def test_what_is_random_is_drawn_in_each_call(counted):
 def test_a_pair_names_its_own_edges_with_indexed_rows(counted):
     net, x, new, _ = counted
     net.index(x)
-    given = {'edge_index': (EDGES, NEW_EDGES)}
-    assert torch.equal(net((net.index_x, new), **given), net((x, new), **given))
+    kwargs = {'edge_index': (EDGES, NEW_EDGES)}
+    assert torch.equal(net((net.index_x, new), **kwargs), net((x, new), **kwargs))
 
 
 def test_an_index_of_a_model_of_unknown_width():
@@ -191,7 +191,7 @@ def test_training_and_graph_ids_take_no_indexed_rows():
 
 
 @pytest.mark.parametrize(
-    ('kind', 'x', 'given', 'text'),
+    ('name', 'x', 'kwargs', 'text'),
     [
         ('GSLNet', torch.ones(3, 2), {}, "'x' must have 6 channels"),
         ('transition', draw_rows()[1:], {}, f"'x' must have num_nodes={N} rows"),
@@ -204,14 +204,14 @@ def test_training_and_graph_ids_take_no_indexed_rows():
         ('GSLNet', draw_rows().double(), {}, r"'x' has torch\.float64"),
     ],
 )
-def test_rows_that_cannot_be_indexed(kind, x, given, text):
+def test_rows_that_cannot_be_indexed(name, x, kwargs, text):
     with pytest.raises((TypeError, ValueError), match=text):
-        make(kind).index(x, **given)
+        make(name).index(x, **kwargs)
 
 
-@pytest.mark.parametrize('kind', ['GSLNet', 'input'])
-def test_new_rows_alone_are_warned_of(kind):
-    x, model = draw_rows(), make(kind)
+@pytest.mark.parametrize('name', ['GSLNet', 'input'])
+def test_new_rows_alone_are_warned_of(name):
+    x, model = draw_rows(), make(name)
     model.train()(x)
     model.eval()(x)  # Those of training are no new ones, nor are others beside them.
     model(torch.cat([x, x]))
@@ -307,12 +307,12 @@ def test_a_readout_is_that_of_the_targets():
 def test_candidates_of_sources_and_of_new_rows():
     net, x = make(loop=True), draw_rows()
     every = torch.stack([torch.arange(N), torch.zeros(N, dtype=torch.long)])
-    some = every[:, :11]
+    fewer = every[:, :11]
     out = net((x, x[:1]), (EDGES, every))
-    few = net((x, x[:1]), (EDGES, some))
+    few = net((x, x[:1]), (EDGES, fewer))
     assert not torch.allclose(out, few)
     # The edges of new rows say nothing to the sources.
-    graphs = net.graphs((x, x[:1]), (EDGES, some))
+    graphs = net.graphs((x, x[:1]), (EDGES, fewer))
     assert all(graph.edge_index[0].max() < 11 for graph in graphs)
 
 

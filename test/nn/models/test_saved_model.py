@@ -85,9 +85,9 @@ def test_width_from_the_first_input(tmp_path):
 def test_copies_know_their_arguments(tmp_path):
     model = make(k=3)
     twins = copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))
-    for number, twin in enumerate(twins):
-        twin.save(tmp_path / str(number))
-        again = GSLNet.load(tmp_path / str(number))
+    for i, twin in enumerate(twins):
+        twin.save(tmp_path / str(i))
+        again = GSLNet.load(tmp_path / str(i))
         assert again.convs[0].sampler.k == 3
         assert torch.equal(again(features()), model(features()))
 
@@ -111,7 +111,7 @@ def test_files_of_another_model(tmp_path):
     path = tmp_path / 'model.pt'
     make().save(path)
     content = torch.load(path, weights_only=True)
-    given = content['options']
+    options = content['options']
     torch.save(content | {'class': 'os.system'}, path)
     with pytest.raises(ValueError, match=r'hold a GSLNet.* .got a os\.system'):
         NodeClassifier.load(path)
@@ -121,7 +121,7 @@ def test_files_of_another_model(tmp_path):
         ({'hidden_channels': 9}, 'size mismatch'),
         ({'num_layers': 3}, 'Missing key'),
     ]:
-        torch.save(content | {'options': given | changes}, path)
+        torch.save(content | {'options': options | changes}, path)
         with pytest.raises(ValueError, match=f'cannot be restored: (.|\n)*{reason}'):
             GSLNet.load(path)
 
@@ -137,6 +137,6 @@ def test_options_of_samplers_that_were_set_later_are_kept(tmp_path):
         again = type(net).load(tmp_path / 'net.pt')
         assert torch.equal(again(x), net(x))
     model.save(tmp_path / 'net.pt')
-    found = GSLNet.load(tmp_path / 'net.pt').convs[1].sampler
-    assert (found.eval_k, found.tau) == (3, 0.2)
-    assert found.budget == Budget(memory=2**20)
+    loaded = GSLNet.load(tmp_path / 'net.pt').convs[1].sampler
+    assert (loaded.eval_k, loaded.tau) == (3, 0.2)
+    assert loaded.budget == Budget(memory=2**20)

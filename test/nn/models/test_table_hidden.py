@@ -41,14 +41,14 @@ def definition(net, x_src, x_dst, y, sees, k=10**6):
         null = net.neighbours.sampler.null_score.exp()
     hidden = []
     for i in range(len(x_dst)):
-        others = [j for j in range(len(x_src)) if sees(i, j)]
-        apart = {j: (z_dst[i] - z_src[j]).square().sum() for j in others}
-        others = sorted(others, key=lambda j: apart[j].item())[:k]
+        sources = [j for j in range(len(x_src)) if sees(i, j)]
+        apart = {j: (z_dst[i] - z_src[j]).square().sum() for j in sources}
+        sources = sorted(sources, key=lambda j: apart[j].item())[:k]
         total = h_dst[i]
-        if others:
-            weight = torch.stack([(-scale * apart[j]).exp() for j in others])
+        if sources:
+            weight = torch.stack([(-scale * apart[j]).exp() for j in sources])
             every = weight.sum() if null is None else weight.sum() + null
-            total = total + weight @ message[others] / every
+            total = total + weight @ message[sources] / every
         hidden.append(total)
     return after_the_sum(net, torch.stack(hidden))
 
@@ -64,12 +64,12 @@ def gradients(net, out):
 @pytest.mark.parametrize('seen', SEEN)
 def test_equals_the_definition(seen, training, k, null_score):
     net = make(eval_k=k, null_score=null_score).train(training)
-    (x, y), given = draw_rows(), SEEN[seen]
+    (x, y), kwargs = draw_rows(), SEEN[seen]
     k = 10**6 if training else k
-    expected = definition(net, x, x, y, lambda i, j: is_seen(i, j, **given), k)
-    found = net(x, y, **given)
-    torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(gradients(net, found), gradients(net, expected))
+    expected = definition(net, x, x, y, lambda i, j: is_seen(i, j, **kwargs), k)
+    out = net(x, y, **kwargs)
+    torch.testing.assert_close(out, expected)
+    torch.testing.assert_close(gradients(net, out), gradients(net, expected))
 
 
 @pytest.mark.parametrize('null_score', [None, -1.0])
@@ -80,11 +80,11 @@ def test_new_rows_equal_the_definition(training, k, null_score):
     (x, y), (new, _) = draw_rows(), draw_rows(6, seed=5)
     k = 10**6 if training else k
     expected = definition(net, x, new, y, lambda i, j: True, k)
-    found = net((x, new), y)
-    torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(gradients(net, found), gradients(net, expected))
+    out = net((x, new), y)
+    torch.testing.assert_close(out, expected)
+    torch.testing.assert_close(gradients(net, out), gradients(net, expected))
     if not training:
-        torch.testing.assert_close(net.index(x, y)(new), found)
+        torch.testing.assert_close(net.index(x, y)(new), out)
 
 
 @pytest.mark.parametrize('draws', [None, 2])
@@ -92,20 +92,20 @@ def test_new_rows_equal_the_definition(training, k, null_score):
 def test_a_block_is_a_call_of_its_own(seen, draws):
     net, (x, y) = make(draws=draws, null_score=0.5), draw_rows()
     net.train(draws is not None)
-    given = SEEN[seen] | {'batch': BATCH}
-    parts = [torch.nonzero(number == BATCH).view(-1) for number in range(3)]
+    kwargs = SEEN[seen] | {'batch': BATCH}
+    blocks = [torch.nonzero(i == BATCH).view(-1) for i in range(3)]
     generator = seeded(3)
     alone = [
         net(
             x[rows],
             y[rows],
-            **{name: value[rows] for name, value in given.items() if name != 'batch'},
+            **{name: value[rows] for name, value in kwargs.items() if name != 'batch'},
             generator=generator,
         )
-        for rows in parts
+        for rows in blocks
     ]
-    found = net(x, y, **given, generator=seeded(3))
-    torch.testing.assert_close(found, torch.cat(alone))
+    out = net(x, y, **kwargs, generator=seeded(3))
+    torch.testing.assert_close(out, torch.cat(alone))
 
 
 @pytest.mark.parametrize('options', [{}, {'draws': 3}, {'graph_dropout': 0.4}])
@@ -114,19 +114,19 @@ def test_a_block_is_a_call_of_its_own(seen, draws):
 @pytest.mark.parametrize('seen', [*SEEN, 'new rows'])
 def test_the_graph_is_the_one_that_was_summed(seen, training, null_score, options):
     net = make(null_score=null_score, eval_k=5, **options).train(training)
-    (x, y), given = draw_rows(), SEEN.get(seen, {})
+    (x, y), kwargs = draw_rows(), SEEN.get(seen, {})
     new = draw_rows(6, seed=5)[0] if seen == 'new rows' else None
     rows, dst = (x, x) if new is None else ((x, new), new)
-    out, graph = net(rows, y, **given, generator=seeded(9), return_graph=True)
+    out, graph = net(rows, y, **kwargs, generator=seeded(9), return_graph=True)
     source, target = graph.edge_index
     pairs = zip(target.tolist(), source.tolist(), strict=True)
-    assert new is not None or all(is_seen(i, j, **given) for i, j in pairs)
+    assert new is not None or all(is_seen(i, j, **kwargs) for i, j in pairs)
     message = net.lin_value(net.encoder(x)) + net.label(y)
     h = net.encoder(dst) + weighted_sum(message, *graph, num_targets=len(dst))
     torch.testing.assert_close(out, after_the_sum(net, h))
     if not training:
         assert target.bincount().max() == 5
-        assert torch.equal(net(rows, y, **given), out)
+        assert torch.equal(net(rows, y, **kwargs), out)
     share = torch.zeros(len(dst)).double().index_add(0, target, graph.edge_weight)
     if not training or 'graph_dropout' not in options:
         hears = share[target.unique()]
@@ -141,27 +141,27 @@ def test_labels_of_hidden_rows_make_no_difference(seen, draws, training, num_cla
     """No row hears its own label, nor those that it must not see."""
     options = {'draws': draws, 'dropout': 0.3, 'graph_dropout': 0.3, 'null_score': 0.0}
     net = make(max(1, num_classes), **options).train(training)
-    (x, y), given = draw_rows(), SEEN[seen]
+    (x, y), kwargs = draw_rows(), SEEN[seen]
     y = torch.randint(3, (N,), generator=seeded(4)) if num_classes else y
-    out = net(x, y, **given, generator=seeded(9))
+    out = net(x, y, **kwargs, generator=seeded(9))
     for j in range(N):
-        other = y.clone()
-        other[j] = (y[j] + 1) % 3 if num_classes else y[j] + 100
-        moved = (net(x, other, **given, generator=seeded(9)) != out).any(dim=1)
-        assert all(is_seen(i, j, **given) for i in moved.nonzero().view(-1).tolist())
-        assert given or bool(moved.any())
+        changed = y.clone()
+        changed[j] = (y[j] + 1) % 3 if num_classes else y[j] + 100
+        moved = (net(x, changed, **kwargs, generator=seeded(9)) != out).any(dim=1)
+        assert all(is_seen(i, j, **kwargs) for i in moved.nonzero().view(-1).tolist())
+        assert kwargs or bool(moved.any())
 
 
 def test_scores_in_blocks_of_rows(monkeypatch):
-    net, (x, y), given = make(null_score=0.0), draw_rows(), SEEN['all']
-    expected, graph = net(x, y, **given, return_graph=True)
+    net, (x, y), kwargs = make(null_score=0.0), draw_rows(), SEEN['all']
+    expected, graph = net(x, y, **kwargs, return_graph=True)
     expected_gradients = gradients(net, expected)
     module = 'torch_geometric_gsl.nn.models.table_parts'
     monkeypatch.setattr(f'{module}._RANKING_BUDGET', 16 * 11 * 3)
-    found, edges = net(x, y, **given, return_graph=True)
-    torch.testing.assert_close(found, expected)
+    out, edges = net(x, y, **kwargs, return_graph=True)
+    torch.testing.assert_close(out, expected)
     torch.testing.assert_close(tuple(edges), tuple(graph))
-    torch.testing.assert_close(gradients(net, found), expected_gradients)
+    torch.testing.assert_close(gradients(net, out), expected_gradients)
 
 
 def test_weights_are_not_denormal():
@@ -176,9 +176,9 @@ def test_weights_are_not_denormal():
 
 def test_rows_that_see_none_are_answered_by_their_columns():
     net, (x, y) = make(), draw_rows()
-    found = net(x, y, group=torch.zeros(N).long())
-    torch.testing.assert_close(found, after_the_sum(net, net.encoder(x)))
-    assert all(g.isfinite().all() for g in gradients(net, found))
+    out = net(x, y, group=torch.zeros(N).long())
+    torch.testing.assert_close(out, after_the_sum(net, net.encoder(x)))
+    assert all(g.isfinite().all() for g in gradients(net, out))
 
 
 def test_the_null_score_is_learned_and_saved(tmp_path):

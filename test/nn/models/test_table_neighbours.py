@@ -17,10 +17,10 @@ IN = 16
 ROUNDING = {torch.float32: 1e-5, torch.float64: 1e-12}
 
 
-def draw_groups(spread, size=60, number=8, offset=0.0, dtype=torch.float64):
+def draw_groups(spread, size=60, num_groups=8, offset=0.0, dtype=torch.float64):
     """Rows in groups of near duplicates, and a target near each third of them."""
-    centre = offset + torch.randn(number, IN, generator=seeded()).double()
-    noise = torch.randn(2, number * size, IN, generator=seeded(1)).double()
+    centre = offset + torch.randn(num_groups, IN, generator=seeded()).double()
+    noise = torch.randn(2, num_groups * size, IN, generator=seeded(1)).double()
     src = centre.repeat_interleave(size, dim=0) + spread * noise[0]
     src = src[torch.randperm(len(src), generator=seeded(2))]
     dst = (src + spread * noise[1])[::3]
@@ -44,10 +44,10 @@ def check_nearest(src, dst, k, is_own=False):
     assert torch.equal(target, torch.arange(len(dst)).repeat_interleave(k))
     source = source.view(-1, k)
     assert all(len(set(row)) == k for row in source.tolist())
-    found = apart.gather(1, source).sort(dim=1).values
+    distance = apart.gather(1, source).sort(dim=1).values
     expected = apart.topk(k, dim=1, largest=False).values
     error = ROUNDING[message.dtype]
-    torch.testing.assert_close(found, expected, rtol=error, atol=0)
+    torch.testing.assert_close(distance, expected, rtol=error, atol=0)
     weight = torch.zeros_like(apart).scatter(1, source, 1) * total.double()
     torch.testing.assert_close(weight, total.double(), rtol=0, atol=0)
 
@@ -109,9 +109,9 @@ def test_any_numbers_of_rows_and_neighbours(
     generator = seeded(seed)
     centre = offset + torch.randn(3, 4, generator=generator).double()
 
-    def draw(number):
-        noise = torch.randn(number, 4, generator=generator).double()
-        rows = centre[torch.arange(number) % 3] + spread * noise
+    def draw(count):
+        noise = torch.randn(count, 4, generator=generator).double()
+        rows = centre[torch.arange(count) % 3] + spread * noise
         return rows.to(dtype)
 
     src, dst = draw(num_sources), draw(num_targets)
@@ -130,9 +130,9 @@ def test_near_duplicates_by_their_cosine(dtype):
     # Of unit rows, whose distances have the order of cosines.
     src, dst = (F.normalize(rows.double()) for rows in (src, dst))
     apart = (dst.unsqueeze(1) - src).square().sum(dim=2)
-    found = apart.gather(1, graph.edge_index[0].view(-1, 25)).sort(dim=1).values
+    distance = apart.gather(1, graph.edge_index[0].view(-1, 25)).sort(dim=1).values
     expected = apart.topk(25, dim=1, largest=False).values
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
+    torch.testing.assert_close(distance, expected, rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize('dtype', ROUNDING)
@@ -147,9 +147,9 @@ def test_an_index_finds_the_nearest_keys(size, dtype, monkeypatch):
     _, graph = net(new, return_graph=True)
     key = net.lin_key(net.norm(net.encoder(new))).double()
     apart = (key.unsqueeze(1) - net.index_key.double()).square().sum(dim=2)
-    found = apart.gather(1, graph.edge_index[0].view(-1, 25)).sort(dim=1).values
+    distance = apart.gather(1, graph.edge_index[0].view(-1, 25)).sort(dim=1).values
     expected = apart.topk(25, dim=1, largest=False).values
-    torch.testing.assert_close(found, expected, rtol=ROUNDING[dtype], atol=0)
+    torch.testing.assert_close(distance, expected, rtol=ROUNDING[dtype], atol=0)
 
 
 @pytest.mark.parametrize('dtype', ROUNDING)
@@ -167,5 +167,5 @@ def test_only_uncertain_targets_are_compared_exactly(monkeypatch, spy):
         check_nearest(*draw_groups(spread), 25)
     assert shapes == []
     # Half of the sources are nearly as near.
-    check_nearest(*draw_groups(1e-5, number=2), 25)
+    check_nearest(*draw_groups(1e-5, num_groups=2), 25)
     assert shapes == [(40, 25)]

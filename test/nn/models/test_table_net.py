@@ -17,10 +17,10 @@ from torch_geometric_gsl.ops.scores import Negative
 N = 30
 
 
-@pytest.mark.parametrize('own', [True, False])
-def test_clusters_find_the_same_neighbours(own, monkeypatch):
+@pytest.mark.parametrize('is_own', [True, False])
+def test_clusters_find_the_same_neighbours(is_own, monkeypatch):
     net, (x, y) = make(eval_k=7).eval(), draw_rows(300)
-    rows = x if own else (x, x[:200] + 0.1)
+    rows = x if is_own else (x, x[:200] + 0.1)
     expected = net(rows, y)
     monkeypatch.setattr(search, '_BOUNDED', 0)
     monkeypatch.setattr(search, '_without_bounds', None)  # It compares all pairs.
@@ -50,9 +50,9 @@ def test_index():
     assert net.index(x, y) is net
     torch.testing.assert_close(net(new), expected)
     # Own labels and pairs take no indexed rows.
-    other = make().eval()
-    torch.testing.assert_close(net(x, y), other(x, y))
-    torch.testing.assert_close(net((x, new)), other((x, new)))
+    plain = make().eval()
+    torch.testing.assert_close(net(x, y), plain(x, y))
+    torch.testing.assert_close(net((x, new)), plain((x, new)))
     net.reset_parameters()
     assert net.index_key is None
 
@@ -79,9 +79,9 @@ def test_a_row_alone_is_answered(training, draws):
     assert net(x[:0], y[:0]).shape == (0, 1)
     # It is answered so beside no sources, too.
     pair = x[:0], x
-    found, graph = net(pair, y[:0], return_graph=True)
+    result, graph = net(pair, y[:0], return_graph=True)
     assert graph.edge_index.shape == (2, 0)
-    torch.testing.assert_close(found, out)
+    torch.testing.assert_close(result, out)
 
 
 def test_without_a_graph():
@@ -124,8 +124,8 @@ def test_similarities_of_users(training, k, comparison):
     if not training and k < 20:
         least = score.topk(k, dim=1).values[:, -1:]
         score = score.masked_fill(score < least, -torch.inf)
-    found, _ = neighbours.train(training)(z, torch.eye(20).double())
-    torch.testing.assert_close(found, score.softmax(dim=1))
+    weight, _ = neighbours.train(training)(z, torch.eye(20).double())
+    torch.testing.assert_close(weight, score.softmax(dim=1))
 
 
 def test_columns_that_are_embedded():
@@ -134,12 +134,12 @@ def test_columns_that_are_embedded():
     x = torch.randn(5, 3)
     frequencies = encoder.periodic.periodic.weight
     linear = encoder.periodic.linear
-    parts = [x]
+    columns = [x]
     for i, column in enumerate([2, 0]):
         angle = 2 * math.pi * frequencies[i] * x[:, column : column + 1]
         wave = torch.cat([angle.cos(), angle.sin()], dim=1)
-        parts.append(wave @ linear.weight[i] + linear.bias[i])
-    expected = torch.cat(parts, dim=1) @ encoder.lin.weight.t() + encoder.lin.bias
+        columns.append(wave @ linear.weight[i] + linear.bias[i])
+    expected = torch.cat(columns, dim=1) @ encoder.lin.weight.t() + encoder.lin.bias
     torch.testing.assert_close(encoder(x), expected)
     assert TableNet(IN, HIDDEN, 1, periodic_columns=[]).encoder.periodic is None
 

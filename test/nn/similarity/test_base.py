@@ -48,8 +48,8 @@ def test_repr_and_parameters(case):
         assert str(module) == f'{name}({", ".join(map(str, args))}{text})'
         shapes = {key: (rows, m) if rows else (1,) for key, rows in case.rows.items()}
         lin = {'lin.weight': (8, 16)} if len(args) > 1 else {}
-        found = {key: tuple(value.shape) for key, value in module.named_parameters()}
-        assert found == {**shapes, **lin}
+        sizes = {key: tuple(value.shape) for key, value in module.named_parameters()}
+        assert sizes == {**shapes, **lin}
 
 
 # A projection in half precision is rounded itself.
@@ -65,22 +65,22 @@ def test_formula(case, dtype, width, sizes):
     check(case, module, x_src, x_dst)
 
 
-def odd_rows(kind):
+def odd_rows(form):
     """Return zero, equal, opposite, huge, tiny, distant or strided rows."""
     x = torch.randn(6, 5)
-    if kind == 'equal':
+    if form == 'equal':
         x[1], x[3], x[5] = 0, x[2], -x[4]
-    elif kind == 'strided':
+    elif form == 'strided':
         return torch.randn(6, 10)[:, ::2]
     else:
-        x[0] *= float(kind)
+        x[0] *= float(form)
         x[3] = x[0]
     return x
 
 
-@pytest.mark.parametrize('kind', ['equal', '1e30', '1e-30', '1e4', 'strided'])
-def test_odd_rows(case, kind):
-    x, module = odd_rows(kind), case.build(out_channels=3)
+@pytest.mark.parametrize('form', ['equal', '1e30', '1e-30', '1e4', 'strided'])
+def test_odd_rows(case, form):
+    x, module = odd_rows(form), case.build(out_channels=3)
     check(case, case.build(), x, x)
     x.requires_grad_()
     for edge_index in (None, all_pairs(6, 6)):
@@ -185,26 +185,26 @@ class Bell(Similarity):
 )
 def test_a_response_of_ones_own_is_sampled(method, form):
     x, n = torch.randn(130, 5, **DOUBLE, requires_grad=True), 130
-    given = {
+    kwargs = {
         'all': {},
         'batch': {'batch': torch.zeros(n, dtype=torch.long)},
         'edges': {'edge_index': all_pairs(n, n)},
     }[form]
     assert Bell(5).pair_scores(x).response.kernel_formula is None
-    found = []
+    results = []
     for module in (Bell(5), GaussianSimilarity(5, b=0.5, c=0.25)):
         sampler = GumbelKNNSampler.paper(module, k=2, method=method)
-        assert sampler.plan(x, **given).method == method
+        assert sampler.plan(x, **kwargs).method == method
         for training in (True, False):
             sampler.train(training)
             torch.manual_seed(1)
-            edge_index, weight = sampler(x, **given)
-            out = sampler.propagate(x, x, **given)
+            edge_index, weight = sampler(x, **kwargs)
+            out = sampler.propagate(x, x, **kwargs)
             total = out.square().sum() + (weight * x[edge_index[0], 0]).sum()
             (gradient,) = torch.autograd.grad(total, x)
-            found.append((edge_index, weight, out, gradient))
-    for own, known in zip(found[:2], found[2:], strict=True):
-        torch.testing.assert_close(own, known)
+            results.append((edge_index, weight, out, gradient))
+    for result, expected in zip(results[:2], results[2:], strict=True):
+        torch.testing.assert_close(result, expected)
 
 
 @pytest.mark.parametrize('declared', [(-1.0, 0.25), (-0.25, 1.0)])

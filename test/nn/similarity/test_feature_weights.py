@@ -38,19 +38,19 @@ def test_their_gradient_is_that_of_scaled_features(cls, options, method):
     weighted, plain, weight = build(cls, options)
     x, h = torch.randn(40, 5, **DOUBLE), torch.randn(40, 3, **DOUBLE)
 
-    def gradient(similarity, given, leaf):
+    def gradient(similarity, rows, leaf):
         sampler = GumbelKNNSampler.paper(similarity, k=2, tau=0.5, method=method)
         generator = torch.Generator().manual_seed(1)
-        out = sampler.propagate(given, h, generator=generator)
+        out = sampler.propagate(rows, h, generator=generator)
         return torch.autograd.grad(out.square().sum(), leaf)[0]
 
     if method == 'race' and weighted.bounds[0] == -torch.inf:
         return
     leaf = weight.clone().requires_grad_()
     expected = gradient(plain, x * leaf, leaf)
-    found = gradient(weighted, x, weighted.feature_weight)
-    assert float(found.abs().max()) > 1e-6
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+    slope = gradient(weighted, x, weighted.feature_weight)
+    assert float(slope.abs().max()) > 1e-6
+    torch.testing.assert_close(slope, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_they_begin_at_one():

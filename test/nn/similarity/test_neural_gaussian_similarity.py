@@ -4,11 +4,11 @@ import torch
 from torch_geometric_gsl.nn.similarity import NeuralGaussianSimilarity
 
 
-@pytest.mark.parametrize(('kind', 'angle'), [('sigmoid', 5.0), ('tanh', 175.0)])
-def test_a_far_relation_draws_the_bell(kind, angle):
+@pytest.mark.parametrize(('activation', 'angle'), [('sigmoid', 5.0), ('tanh', 175.0)])
+def test_a_far_relation_draws_the_bell(activation, angle):
     # The share of the candidate next to the relation, among 37 around a circle.
     torch.manual_seed(0)
-    similarity = NeuralGaussianSimilarity(2, bias=True, centre=kind)
+    similarity = NeuralGaussianSimilarity(2, bias=True, centre=activation)
     candidates = torch.arange(5.0, 365, 10).deg2rad()
     angles = torch.cat([torch.zeros(1), candidates])
     x = torch.stack([angles.cos(), angles.sin()], dim=1)
@@ -27,15 +27,15 @@ def test_extreme_weights_stay_finite():
             parameter.grad = None
         out = module(x)
         out.sum().backward()
-        for found in (out, x.grad, *(leaf.grad for leaf in module.parameters())):
-            assert bool(found.isfinite().all())
+        for tensor in (out, x.grad, *(leaf.grad for leaf in module.parameters())):
+            assert bool(tensor.isfinite().all())
 
 
 @pytest.mark.parametrize(
-    ('kind', 'centre'), [('sigmoid', 0.3), ('tanh', -0.8), ('tanh', 0.3)]
+    ('activation', 'centre'), [('sigmoid', 0.3), ('tanh', -0.8), ('tanh', 0.3)]
 )
-def test_the_first_centre_is_that_of_all_targets(kind, centre):
-    similarity = NeuralGaussianSimilarity(3, bias=True, centre=kind)
+def test_the_first_centre_is_that_of_all_targets(activation, centre):
+    similarity = NeuralGaussianSimilarity(3, bias=True, centre=activation)
     similarity.begin_at(centre)
     b, _ = similarity.response(torch.randn(4, 3)).params
     torch.testing.assert_close(b.flatten(), torch.full((4,), centre))

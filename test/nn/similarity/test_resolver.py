@@ -28,13 +28,13 @@ def test_names(name):
 
 
 def test_every_similarity_has_a_name():
-    own = [
+    types = [
         cls
         for cls in Similarity.__subclasses__()
         if cls.__module__.startswith('torch_geometric_gsl')
     ]
     # One that compares by another similarity has no name of its own.
-    assert {*SIMILARITIES.values(), UniformSimilarity, DirectedSimilarity} == set(own)
+    assert {*SIMILARITIES.values(), UniformSimilarity, DirectedSimilarity} == set(types)
     assert type(resolve_similarity('uniform', 5)) is UniformSimilarity
 
 
