@@ -42,10 +42,10 @@ EVERY = [
     ({'in_channels': -2}, ValueError, r"'in_channels\S*' must be at least 1 \(got -2"),
     ({'out_channels': 0}, ValueError, r"'out_channels' must be at least 1 \(got 0\)"),
 ]
-ONE = {'in_channels': 6}
+WIDTH = {'in_channels': 6}
 FREE = {'num_transition_nodes': 3, 'transition': 'free'}
 ANCHORS = {'num_transition_nodes': 3, 'transition': 'anchors'}
-OWN = {
+BAD_OPTIONS = {
     LatentGraphConv: [
         ({'in_channels': -1, 'z_channels': -1}, ValueError, r'known width .*got -1\)'),
         ({'in_channels': (-1, 6), 'z_channels': -1}, ValueError, r'\(got \(-1, 6\)\)'),
@@ -82,11 +82,11 @@ OWN = {
         ({'relations': [('a', 'b')]}, ValueError, r"edge types .* \(got \('a', 'b'\)"),
         ({'relations': [NEAR] * 2}, ValueError, "'relations' must be distinct .* twic"),
         (
-            ONE | {'relations': {NEAR: 1}},
+            WIDTH | {'relations': {NEAR: 1}},
             TypeError,
             r"'relations\[.* options \(got int",
         ),
-        (ONE | {'relations': {NEAR: {'a': 2}}}, TypeError, "has no option 'a'"),
+        (WIDTH | {'relations': {NEAR: {'a': 2}}}, TypeError, "has no option 'a'"),
         ({'relations': []}, ValueError, r"'relations' must hold at .*\(got no"),
         ({'in_channels': {'doc': 6}}, ValueError, "'in_channels' .* entry for 'word'"),
         ({'in_channels': IN | {'page': 2}}, ValueError, r"dict of \['word', .* 'page'"),
@@ -118,15 +118,15 @@ OWN = {
         ({'num_frequencies': -1}, ValueError, "'num_frequencies' must be at least 0"),
     ],
 }
-OWN[LatentGraphConv] += [row for row in EVERY if 'label_channels' not in row[0]]
+BAD_OPTIONS[LatentGraphConv] += [row for row in EVERY if 'label_channels' not in row[0]]
 for cls in LEARNED[1:]:
     extra = FREE if cls is TransitionGraphConv else {}
-    OWN[cls] += [(extra | options, *row) for options, *row in EVERY]
+    BAD_OPTIONS[cls] += [(extra | options, *row) for options, *row in EVERY]
 
 
 @pytest.mark.parametrize(
     ('cls', 'options', 'error', 'text'),
-    [(cls, *row) for cls, rows in OWN.items() for row in rows],
+    [(cls, *row) for cls, rows in BAD_OPTIONS.items() for row in rows],
 )
 def test_options_that_are_wrong(cls, options, error, text):
     with pytest.raises(error, match=text):

@@ -36,7 +36,7 @@ def as_edges(edges):
     return torch.tensor(flat, dtype=torch.long).reshape(-1, 2).T
 
 
-KINDS = {
+DISTRIBUTIONS = {
     'grid': lambda random, size: random.integers(0, 3, size),
     'normal': lambda random, size: random.normal(size=size),
     # A few values, in single precision.
@@ -51,11 +51,11 @@ def inputs(draw):
     """Points with or without ties and duplicates; clouds, pairs."""
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
     is_pair, has_batch = (draw(st.booleans()) for _ in range(2))
-    name, width = draw(st.sampled_from([*KINDS])), draw(st.integers(1, 3))
+    name, width = draw(st.sampled_from([*DISTRIBUTIONS])), draw(st.integers(1, 3))
 
     def rows():
         size = draw(st.integers(0, 24)), width
-        return torch.from_numpy(KINDS[name](random, size)).float()
+        return torch.from_numpy(DISTRIBUTIONS[name](random, size)).float()
 
     x = (rows(), rows()) if is_pair else rows()
     pair = x if is_pair else (x, x)

@@ -44,11 +44,11 @@ def test_few_rows_do_not_move_the_centre(value):
 # Errors are 4e-5 each; about the mean they were 5e-5, 4e-4, 4 and 5e4.
 @pytest.mark.parametrize('size', [10.0, 1e4, 1e6, 1e8])
 def test_an_outlier_leaves_the_distances_of_the_others(size):
-    z, is_other = with_outlier(size)
-    pairs = PairScores(z[:100], z[is_other], Negative(), 'squared_distance')
+    z, is_inlier = with_outlier(size)
+    pairs = PairScores(z[:100], z[is_inlier], Negative(), 'squared_distance')
     dots = distances_as_dots(pairs, Sources.of(z))
-    scores = dots._replace(src=dots.src[is_other]).rows().double()
-    expected = torch.cdist(z[:100].double(), z[is_other].double()).square()
+    scores = dots._replace(src=dots.src[is_inlier]).rows().double()
+    expected = torch.cdist(z[:100].double(), z[is_inlier].double()).square()
     # What is left is a number of each target.
     error = scores + expected
     error -= error.mean(dim=1, keepdim=True)
@@ -58,10 +58,10 @@ def test_an_outlier_leaves_the_distances_of_the_others(size):
 # Errors are 1e-6 each; about the mean they were 0.002 and 3.
 @pytest.mark.parametrize('size', [1e4, 1e6])
 def test_an_outlier_leaves_the_sums_of_the_others(size):
-    z, is_other = with_outlier(size, n=200, channels=8)
+    z, is_inlier = with_outlier(size, n=200, channels=8)
     h, targets = torch.randn(200, 3, generator=seeded(1)), torch.arange(200)
     pairs = PairScores(z, z, Negative(), 'squared_distance', excluded=targets)
     double = pairs._replace(dst=z.double(), src=z.double())
     expected = double.rows().softmax(dim=1) @ h.double()
-    error = (pool_sum(h, pairs, pool_softmax) - expected)[is_other]
+    error = (pool_sum(h, pairs, pool_softmax) - expected)[is_inlier]
     assert float(error.abs().max()) < 1e-5

@@ -52,17 +52,17 @@ PAIR = {'x_dict': BOTH}
 NO_DOC = BATCH, without(NEW_IDS, 'doc')
 NO_AUTHOR = without(BATCH, 'author'), NEW_IDS
 EDGE, UNKNOWN = torch.zeros(2, 1, dtype=torch.long), ('doc', 'by', 'author')
-KNOWN = r"' must be a dict of \['word', 'doc', 'author'\] \(got 'page'\)"
+BAD_TYPES = r"' must be a dict of \['word', 'doc', 'author'\] \(got 'page'\)"
 BAD_CALLS = [
     ({'x_dict': X['doc']}, TypeError, r"'x_dict' must be a dict, .* \(got Tensor\)"),
-    ({'x_dict': X | {'page': X['doc']}}, ValueError, r"'x_dict" + KNOWN),
+    ({'x_dict': X | {'page': X['doc']}}, ValueError, r"'x_dict" + BAD_TYPES),
     ({'x_dict': without(X, 'author')}, ValueError, "'x_dict' .* entry for 'author'"),
     ({'x_dict': X | {'word': X['word'][0]}}, ValueError, r"word'\]' must have shape"),
     ({'edge_index_dict': {UNKNOWN: EDGE}}, ValueError, r"\(got \('doc', 'by', 'autho"),
     ({'edge_index_dict': [EDGE]}, TypeError, "'edge_index_dict' must be a dict, such"),
     ({'edge_weight_dict': {UNKNOWN: EDGE}}, ValueError, "'edge_weight_dict' must be a"),
     ({'edge_weight_dict': WEIGHTS}, ValueError, "'edge_weight' needs 'edge_index'"),
-    ({'batch_dict': BATCH | {'page': EDGE}}, ValueError, r"'batch_dict" + KNOWN),
+    ({'batch_dict': BATCH | {'page': EDGE}}, ValueError, r"'batch_dict" + BAD_TYPES),
     ({'batch_dict': without(BATCH, 'author')}, ValueError, 'for .author. .*word.]'),
     ({'batch_dict': IDS}, TypeError, "'batch_dict' must be a dict like 'x_dict'"),
     ({'x_dict': (X, X)}, ValueError, r"a dict of \['doc', 'word'\] \(got 'author'\)"),

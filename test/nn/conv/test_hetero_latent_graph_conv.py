@@ -27,7 +27,7 @@ from torch_geometric_gsl import HeteroLatentGraphConv, LinearSimilarity
 X = rows()
 Z = {t: normal(size, 2, seed=len(t)) for t, size in SIZE.items()}
 COMPARED = {'z_channels': 2}
-CHOSEN = {'doc': torch.tensor([1, 5, 11]), 'word': torch.tensor([0, 8])}
+SUBSET = {'doc': torch.tensor([1, 5, 11]), 'word': torch.tensor([0, 8])}
 EDGES = {NEAR: torch.tensor([[1, 4, 2], [0, 0, 1]]), HAS: torch.tensor([[3], [1]])}
 WEIGHTS = {NEAR: torch.tensor([1.0, 3.0, 2.0]).double()}
 
@@ -36,7 +36,7 @@ def pick(values, rows):
     return {t: values[t][index] for t, index in rows.items()}
 
 
-NEW = pick(X, CHOSEN)
+NEW = pick(X, SUBSET)
 BOTH = X, NEW
 
 
@@ -61,7 +61,7 @@ def test_each_relation_is_a_layer_of_its_own(options, names, is_pair, training):
     ends = {'x_dict': x, 'batch_dict': BATCH, 'z_dict': Z}
     ends = {name: {t: value[t] for t in x} for name, value in ends.items()}
     if is_pair:
-        ends = {name: (value, pick(value, CHOSEN)) for name, value in ends.items()}
+        ends = {name: (value, pick(value, SUBSET)) for name, value in ends.items()}
     every = ends | {'edge_index_dict': EDGES, 'edge_weight_dict': WEIGHTS}
     args = {name: every[name] for name in ('x_dict', *names)}
     result, graphs = conv(**args, generator=seeded(3), return_graph=True)

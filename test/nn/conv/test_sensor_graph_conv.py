@@ -12,7 +12,7 @@ N, IN, OUT, K, TAU, SCALE, EMB = 6, 3, 4, 3, 0.7, 4.0, 5
 LEADS = pytest.mark.parametrize('lead', [(), (7,), (2, 4)])
 # Each sensor has a vector, rows are given, or windows are reduced.
 FORMS = {'free': {'num_sensors': N}, 'rows': {'z_channels': EMB}, 'windows': {}}
-KINDS = pytest.mark.parametrize('form', FORMS)
+EACH_FORM = pytest.mark.parametrize('form', FORMS)
 TRAINING = pytest.mark.parametrize('training', [True, False])
 
 
@@ -62,7 +62,7 @@ def by_window(conv, x, matrix):
 
 @TRAINING
 @LEADS
-@KINDS
+@EACH_FORM
 @pytest.mark.parametrize('options', [{}, {'directed': False, 'root_weight': False}])
 def test_a_loop_over_windows(options, form, lead, training):
     conv, x = make(form, **options).train(training), windows(*lead)
@@ -79,7 +79,7 @@ def test_a_loop_over_windows(options, form, lead, training):
 
 
 @LEADS
-@KINDS
+@EACH_FORM
 def test_embeddings(form, lead):
     conv, x, kwargs = make(form, directed=False), windows(*lead), sensor_rows(form)
     embed = conv.embed
@@ -102,7 +102,7 @@ def test_embeddings(form, lead):
         torch.testing.assert_close(dst, expected[:2])
 
 
-@KINDS
+@EACH_FORM
 def test_one_draw_a_call(form):
     conv, draws = make(form), []
     handle = conv.sampler.register_draw_hook(lambda *args: draws.append(args))
@@ -150,7 +150,7 @@ def test_any_other_graph():
 
 
 @TRAINING
-@KINDS
+@EACH_FORM
 @pytest.mark.filterwarnings('ignore:each target has')
 def test_no_windows_and_one_sensor(form, training):
     conv = make(form).train(training)

@@ -94,7 +94,7 @@ def test_dense_equals_stream(name, options, monkeypatch):
     torch.testing.assert_close(*results, rtol=1e-9, atol=1e-11)
 
 
-def held_noise(sampler, pair, options):
+def replayed_noise(sampler, pair, options):
     """Return the sources of each draw, and what is added to their scores: numbers."""
     pairs, tau = sampler.similarity.pair_scores(pair), options.tau
     length = math.ceil(FIRST_ROUND * sampler.plan(pair).num_proposals)
@@ -130,7 +130,7 @@ def test_gradient_of_a_race_by_finite_differences(name, hard):
     plan = sampler.plan(pair)
     options = DrawOptions(2, 0.5, plan.num_arrivals, plan.num_tail)
     with torch.no_grad():
-        source, noise = held_noise(sampler, pair, options)
+        source, noise = replayed_noise(sampler, pair, options)
 
     @torch.no_grad()
     def function():

@@ -17,11 +17,11 @@ PAIR = X, torch.randn(7, 6, generator=seeded(1))
 # Unsorted and with a repetition; some targets have no candidates.
 EDGES = torch.tensor([[3, 0, 5, 1, 0, 2, 2], [2, 0, 0, 2, 0, 5, 2]])
 EVERY = torch.ones(N, N, dtype=torch.bool)
-GIVEN = torch.zeros(N, N, dtype=torch.bool).index_put((EDGES[1], EDGES[0]), EVERY[0, 0])
+ADJ = torch.zeros(N, N, dtype=torch.bool).index_put((EDGES[1], EDGES[0]), EVERY[0, 0])
 FORMS = {
     'all': (X, {}, EVERY),
     'batch': (X, {'batch': BATCH}, BATCH.unsqueeze(1) == BATCH),
-    'edge_index': (X, {'edge_index': EDGES}, GIVEN),
+    'edge_index': (X, {'edge_index': EDGES}, ADJ),
     'pair': (PAIR, {}, torch.ones(7, N, dtype=torch.bool)),
 }
 

@@ -63,7 +63,7 @@ def test_unknown_options_are_told(run, text):
 X, N = normal(6, 6), 6
 EDGES, BATCH = torch.zeros(2, 3, dtype=torch.long), torch.tensor([0, 0, 0, 1, 1, 1])
 NONE = X.masked_fill(torch.eye(6) > 0, math.nan)
-PLACE = 'between 0 and the number of targets, 6 (got ({}, {}))'
+BOUNDS = 'between 0 and the number of targets, 6 (got ({}, {}))'
 INPUTS = [
     ({'x': NONE}, ValueError, "'x' contains NaN or infinite values"),
     ({'x': X.to_sparse_csr().requires_grad_()}, ValueError,
@@ -83,8 +83,8 @@ INPUTS = [
     ({'rows': (1, 2, 3)}, TypeError, "'rows' must be a pair of integers"),
     ({'rows': (0, 1.5)}, TypeError, "'rows' must be an integer (got float)"),
     ({'rows': (-1, 2)}, ValueError, "'rows' must be at least 0 (got -1)"),
-    ({'rows': (5, 2)}, ValueError, PLACE.format(5, 2)),
-    ({'rows': (0, 7)}, ValueError, PLACE.format(0, 7)),
+    ({'rows': (5, 2)}, ValueError, BOUNDS.format(5, 2)),
+    ({'rows': (0, 7)}, ValueError, BOUNDS.format(0, 7)),
     ({'rows': (0, 1), 'edge_index': EDGES}, ValueError,
      "'edge_index' is not supported with 'rows'"),
     ({'rows': (0, 1), 'batch': BATCH}, ValueError,

@@ -78,13 +78,13 @@ def test_sums_where_only_one_graph_has_targets(training):
 
 
 # Unsorted, with a duplicate; targets 2 and 5 have no candidates.
-GIVEN = torch.tensor(
+EDGES = torch.tensor(
     [[4, 0, 1, 3, 2, 5, 1, 4, 0, 2, 0, 3, 5], [0, 0, 0, 0, 1, 1, 1, 3, 3, 3, 4, 4, 0]]
 )[:, [7, 0, 3, 3, 11, 2, 9, 1, 4, 6, 8, 5, 10, 12]]
 
 
 def candidates(target, loop=True):
-    pairs = set(zip(*GIVEN.tolist(), strict=True))
+    pairs = set(zip(*EDGES.tolist(), strict=True))
     return sorted(j for j, i in pairs if i == target and (loop or j != i))
 
 
@@ -95,7 +95,7 @@ def candidates(target, loop=True):
 def test_given_candidates(method, loop, hard, training):
     options = {'loop': loop, 'hard': hard, 'k': 2, 'eval_k': 2}
     sampler = make(method=method, **options).train(training)
-    edge_index, weight = sampler(normal(6, 6), GIVEN)
+    edge_index, weight = sampler(normal(6, 6), EDGES)
     key = edge_index[1] * 6 + edge_index[0]
     assert bool((key[1:] > key[:-1]).all())
     for i in range(6):
@@ -130,7 +130,7 @@ def test_all_pairs_as_candidates(method, options, training):
 @pytest.mark.parametrize('training', [True, False])
 def test_batch_and_given_candidates(training):
     batch = torch.tensor([0, 0, 0, 1, 1, 1])
-    inside = GIVEN[:, batch[GIVEN[0]] == batch[GIVEN[1]]]
+    inside = EDGES[:, batch[EDGES[0]] == batch[EDGES[1]]]
     sampler, x = make(k=2).train(training), normal(6, 6)
     graph = sampler(x, inside, batch=batch, generator=seeded(1))
     assert_equal_graphs(graph, sampler(x, inside, generator=seeded(1)))
@@ -148,7 +148,7 @@ def test_too_few_candidates(budget):
     with pytest.raises(ValueError, match=r'of graph 1 \(got k=3 for 2 candidates\)'):
         sampler(X, batch=torch.tensor([0, 0, 0, 0, 1, 1]))
     with pytest.raises(ValueError, match=r'\(got k=3, but target 2 has 0\)'):
-        sampler(X, GIVEN)
+        sampler(X, EDGES)
 
 
 @pytest.mark.parametrize('is_training', [True, False])

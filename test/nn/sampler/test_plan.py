@@ -40,7 +40,7 @@ UNBOUNDED = (-math.inf, math.inf)
 NO_BOUND = "'similarity' has no finite upper 'bounds' (got (-inf, inf))"
 # 5 draws at a temperature of 0.25 of scores between 0 and 1: (4 + 2 * 2) * e is below
 # 22 proposals a draw, four times as many are 88.
-GIVEN = Settings(
+SETTINGS = Settings(
     method='auto',
     bounds=(0.0, 1.0),
     scale=1.0,
@@ -60,7 +60,7 @@ class Unbounded(LinearSimilarity):
 
 def choose(size, listed_by=None, expected=None, **options):
     """Return the method of a call, and why; some proposals may be expected."""
-    draw = make_draw(GIVEN._replace(**options), *size, listed_by)
+    draw = make_draw(SETTINGS._replace(**options), *size, listed_by)
     plan = training.choose(replace(draw, num_expected=expected))
     return plan.method, plan.reason
 
@@ -358,7 +358,7 @@ def test_high_temperatures(tau):
             assert [str(warning.message) for warning in seen] == [plan.caveat]
         sampler.eval()(pair)  # Nothing is truncated, and warnings are errors.
     # Where the definition would take too long a race serves, and says so.
-    draw = make_draw(GIVEN._replace(tau=tau), 10**6, 3000)
+    draw = make_draw(SETTINGS._replace(tau=tau), 10**6, 3000)
     large = training.choose(replace(draw, num_expected=9.0, num_listed=3000.0))
     assert 'pool: 3000000000 pairs to keep are more than 67108864' in large.reason
     assert large.method == 'race'

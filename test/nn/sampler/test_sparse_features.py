@@ -53,16 +53,18 @@ def assert_same(name, features, form, **kwargs):
     dense = features(torch.Tensor.clone)
     (edges, weight), out, grads = run(name, dense, form, **kwargs)
     sparse = features(torch.Tensor.to_sparse_csr)
-    (own_edges, own_weight), own_out, own_grads = run(name, sparse, form, **kwargs)
+    (sparse_edges, sparse_weight), sparse_out, sparse_grads = run(
+        name, sparse, form, **kwargs
+    )
     if kwargs.get('is_training', True):
-        assert torch.equal(own_edges, edges)
+        assert torch.equal(sparse_edges, edges)
     else:  # Words are often as near as others: the nearest are equal up to ties.
-        assert torch.equal(own_edges[1], edges[1])
-        weights = own_weight.detach(), weight.detach()
+        assert torch.equal(sparse_edges[1], edges[1])
+        weights = sparse_weight.detach(), weight.detach()
         orders = [lexsort([w, edges[1]]) for w in weights]
-        own_weight, weight = own_weight[orders[0]], weight[orders[1]]
+        sparse_weight, weight = sparse_weight[orders[0]], weight[orders[1]]
     for value, expected in zip(
-        (own_weight, own_out, *own_grads), (weight, out, *grads), strict=True
+        (sparse_weight, sparse_out, *sparse_grads), (weight, out, *grads), strict=True
     ):
         torch.testing.assert_close(value, expected, rtol=1e-6, atol=1e-9)
 

@@ -26,15 +26,15 @@ def test_repr_and_width():
 
 
 @pytest.mark.parametrize(
-    'inner_one',
+    'inner',
     [LinearSimilarity(3), CosineSimilarity(3), NeuralGaussianSimilarity(3, bias=True)],
 )
-def test_it_is_the_other_similarity_of_two_halves(inner_one):
-    inner_one, x, new = inner_one.double(), normal(5, 6), normal(2, 6, seed=4)
-    module = DirectedSimilarity(inner_one)
-    expected = inner_one((x[:, :3], x[:, 3:]))
+def test_it_is_the_other_similarity_of_two_halves(inner):
+    inner, x, new = inner.double(), normal(5, 6), normal(2, 6, seed=4)
+    module = DirectedSimilarity(inner)
+    expected = inner((x[:, :3], x[:, 3:]))
     torch.testing.assert_close(module(x), expected)
-    torch.testing.assert_close(module((x, new)), inner_one((x[:, :3], new[:, 3:])))
+    torch.testing.assert_close(module((x, new)), inner((x[:, :3], new[:, 3:])))
     edges = torch.tensor([[0, 3], [1, 1]])
     torch.testing.assert_close(module(x, edges), expected[edges[1], edges[0]])
 
