@@ -134,7 +134,7 @@ def results(name, rows, shard=None):
         (a.candidates, a.entropy, a.b, a.c, a.null, a.share) for a in summary.layers
     ]
     samplers = [part for part in model.modules() if isinstance(part, GumbelKNNSampler)]
-    found['bounds'] = any(s._bounds._entries for s in samplers)
+    found['bounds'] = any(s._row_cache._entries for s in samplers)
     if is_net:
         found['predict'] = [model.predict(x, **given)]
         found['score'] = model.score(x, *labels(name, rows), **given)

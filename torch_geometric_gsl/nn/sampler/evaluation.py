@@ -157,7 +157,7 @@ class EvaluatedGraph(GraphTargets):
 
 @dataclass(eq=False)
 class EvaluatedList(ListedTargets):
-    """ListedTargets candidates, with the nearest of them or with all."""
+    """Targets with listed candidates, with the nearest of them or with all."""
 
     settings: Settings
 

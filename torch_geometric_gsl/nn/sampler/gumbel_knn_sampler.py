@@ -235,7 +235,7 @@ class GumbelKNNSampler(torch.nn.Module):
             parameter = torch.nn.Parameter(torch.empty(()))
             self.register_parameter(name, parameter if is_learned[name] else None)
         self._reset_scores()
-        self._bounds = RowCache()
+        self._row_cache = RowCache()
         self._num_draws = 0
         self._draw_hooks: OrderedDict[int, Callable[..., None]] = OrderedDict()
 
@@ -427,7 +427,7 @@ class GumbelKNNSampler(torch.nn.Module):
         """
         with torch.no_grad():
             pairs, settings = self._begin(x)
-            drawing = TrainingAssignment(pairs, settings, self._bounds)
+            drawing = TrainingAssignment(pairs, settings, self._row_cache)
             targets = drawing.assign(edge_index, edge_weight, batch)
             return plan_of(targets, pairs, self.method)
 
@@ -451,7 +451,7 @@ class GumbelKNNSampler(torch.nn.Module):
         """
         with torch.no_grad():
             pairs, settings = self._begin(x)
-            evaluation = EvaluationAssignment(pairs, settings, self._bounds)
+            evaluation = EvaluationAssignment(pairs, settings, self._row_cache)
             targets = evaluation.assign(edge_index, edge_weight, batch, rows)
             selected = slice(*rows or (None,))
             return describe(pairs, targets).map(lambda value: value[selected])
@@ -506,7 +506,7 @@ class GumbelKNNSampler(torch.nn.Module):
         if generator is not None:
             check_generator(generator, pairs.src.device)
         if not self.training:
-            return pairs, EvaluationAssignment(pairs, settings, self._bounds).assign(
+            return pairs, EvaluationAssignment(pairs, settings, self._row_cache).assign(
                 *candidates
             )
         is_whole = candidates[0] is None and candidates[2] is None
@@ -515,7 +515,9 @@ class GumbelKNNSampler(torch.nn.Module):
             if self._num_draws in _LOOKS:
                 limit = _LOOKS[self._num_draws] if self.train_scale else UNIFORM_SHARE
                 self._look(Ends.of(x).features, pairs.dst.size(0), limit)
-        targets = TrainingAssignment(pairs, settings, self._bounds).assign(*candidates)
+        targets = TrainingAssignment(pairs, settings, self._row_cache).assign(
+            *candidates
+        )
         if is_whole and torch.is_grad_enabled():
             available = pairs.src.size(0) - int(not settings.loop)
             if max(available, 0) < min(pairs.dst.size(0), 2):

@@ -75,9 +75,17 @@ class Method(ABC):
     name: ClassVar[str]
     fixed_cost: ClassVar[float]  # Fixed cost of a call, in proposals.
 
-    @abstractmethod
     def obstacles(self, draw: Draw) -> list[str]:
-        """Return the reasons not to use this method."""
+        """Return the reasons why this method cannot serve a draw."""
+        return []
+
+    def drawbacks(self, draw: Draw) -> list[str]:
+        """Return the reasons why `'auto'` does not use it, whatever it costs."""
+        return []
+
+    def reasons_against(self, draw: Draw) -> list[str]:
+        """Return the obstacles, or the drawbacks if it is not asked for by name."""
+        return self.obstacles(draw) or (self.drawbacks(draw) if draw.is_auto else [])
 
     @abstractmethod
     def target_cost(self, draw: Draw) -> float:
@@ -147,9 +155,10 @@ class Race(ArrivalMethod):
             reasons.append(f"'similarity' has no finite upper 'bounds' (got {bounds})")
         if draw.listed_by == 'edge_weight':
             reasons.append("'edge_weight' is given, whose candidates are listed")
-        if draw.is_auto and draw.fits_dense and not reasons:
-            reasons.append(draw.caveat or _too_long(draw))
         return reasons
+
+    def drawbacks(self, draw: Draw) -> list[str]:
+        return [draw.caveat or _too_long(draw)] if draw.fits_dense else []
 
     def total_cost(self, draw: Draw) -> float:
         is_searched = draw.needs_tight_bounds and draw.num_expected is None
@@ -197,8 +206,8 @@ class Dense(ArrivalMethod):
 
     name, fixed_cost = 'dense', 2e4
 
-    def obstacles(self, draw: Draw) -> list[str]:
-        if not draw.is_auto or draw.fits_dense:
+    def drawbacks(self, draw: Draw) -> list[str]:
+        if draw.fits_dense:
             return []
         if draw.has_short_race:
             size = rounded(draw.num_proposals)
@@ -247,7 +256,10 @@ class Stream(ArrivalMethod):
     name, fixed_cost = 'stream', 4e4
 
     def obstacles(self, draw: Draw) -> list[str]:
-        return _scan_obstacles(draw, is_dense=draw.fits_dense)
+        return _scan_obstacles(draw)
+
+    def drawbacks(self, draw: Draw) -> list[str]:
+        return _scan_drawbacks(draw, is_dense=draw.fits_dense)
 
     def target_cost(self, draw: Draw) -> float:
         options = draw.options
@@ -270,10 +282,13 @@ class Pool(Method):
     def obstacles(self, draw: Draw) -> list[str]:
         if not draw.settings.replace:
             return ["'replace' is False: draws of distinct neighbours"]
+        return _scan_obstacles(draw)
+
+    def drawbacks(self, draw: Draw) -> list[str]:
         num_pairs = draw.num_targets * (draw.num_listed or 0)
-        if draw.is_auto and num_pairs > LARGE:
+        if num_pairs > LARGE:
             return [f'{rounded(num_pairs)} pairs to keep are more than {LARGE}']
-        return _scan_obstacles(draw, is_dense=draw.is_small)
+        return _scan_drawbacks(draw, is_dense=draw.is_small)
 
     def target_cost(self, draw: Draw) -> float:
         num_listed = draw.num_sources if draw.num_listed is None else draw.num_listed
@@ -297,7 +312,7 @@ class Pool(Method):
 RACE, STREAM, POOL = Race(), Stream(), Pool()
 #: The methods of `'auto'`; the first of equal cost is chosen.
 METHODS: tuple[Method, ...] = (Dense(), RACE, STREAM, POOL)
-#: All methods, also those that are only used by name.
+#: All methods: add one here that has another law, and is only used by name.
 BY_NAME = {method.name: method for method in METHODS}
 
 
@@ -319,13 +334,18 @@ def _too_long(draw: Draw) -> str:
     )
 
 
-def _scan_obstacles(draw: Draw, *, is_dense: bool) -> list[str]:
-    """Return the reasons not to score all pairs of each target."""
+def _scan_obstacles(draw: Draw) -> list[str]:
+    """Return the reasons why all sources cannot be scored."""
     if draw.listed_by in ('edge_index', 'edge_weight'):
         return ["'edge_index' is given, whose candidates are listed or race"]
-    if draw.is_auto and is_dense:
+    return []
+
+
+def _scan_drawbacks(draw: Draw, *, is_dense: bool) -> list[str]:
+    """Return the reasons not to score all sources of each target."""
+    if is_dense:
         return [f'the definition serves {draw.num_targets} x {draw.num_sources} pairs']
-    if draw.is_auto and not draw.needs_tight_bounds:
+    if not draw.needs_tight_bounds:
         proposals = rounded(draw.num_proposals)
         return [f'a race needs only {proposals} proposals per draw']
     return []

@@ -216,7 +216,7 @@ class Draw:
         is_long |= self.num_proposals > LONG
         return self.listed_by is None and is_long
 
-    def describe(self, method: str, reason: str, cost: float = 0.0) -> SamplingPlan:
+    def make_plan(self, method: str, reason: str, cost: float = 0.0) -> SamplingPlan:
         """Return the plan of a method."""
         is_exact, options = method in EXACT_METHODS, self.options
         is_all = self.keeps_all or (is_exact and options.replace)

@@ -81,39 +81,48 @@ class TrainingAssignment(Assignment):
         # A single node without a self-loop has no candidate.
         num_excluded = int(pairs.excluded is not None)
         has_race = candidates.size > max(longest_list, num_excluded)
-        groups: list[Targets] = []
         short = candidates._replace(size=candidates.size * ~has_race)
-        listed = self.list_pairs(pairs, short, prior)
-        if listed is not None:
+        groups: list[Targets] = []
+        if (listed := self.list_pairs(pairs, short, prior)) is not None:
             edges, sizes, _, score = listed
-            draw = make_draw(self.settings, 1, short.max_size, listed_by)
-            plan = draw.describe('dense', 'all candidates are listed')
-            if draw.is_auto and choose(draw).method == 'dense':
-                plan = choose(draw)
-            cost = draw.options.num_races * edges.size(1) / RACE_FACTOR
-            plan = plan._replace(num_arrivals=None, num_tail=0, cost=cost)
+            options, plan = self._plan_lists(short, edges.size(1), listed_by)
             columns = (score,)
             groups.append(
                 PerturbedList(
-                    pairs, edges, sizes, columns, draw.options, plan, short.max_size
+                    pairs, edges, sizes, columns, options, plan, short.max_size
                 )
             )
         if bool(has_race.any()):
-            target = has_race.nonzero().squeeze(1)
-            start, size, source = candidates
-            long_pairs = pairs.take(
-                target, Candidates(start[target], size[target], source)
-            )
-            draw = make_draw(
-                self.settings, target.numel(), long_pairs.num_candidates, listed_by
-            )
-            num_targets = pairs.dst.size(0)
-            groups.append(
-                RacingTargets(
-                    long_pairs, draw.options, choose(draw), target, num_targets
-                )
-            )
+            groups.append(self._racing(pairs, candidates, has_race, listed_by))
         return groups
+
+    def _plan_lists(
+        self, candidates: Candidates, num_pairs: int, listed_by: str
+    ) -> tuple[DrawOptions, SamplingPlan]:
+        """Plan draws for all pairs of some lists."""
+        draw = make_draw(self.settings, 1, candidates.max_size, listed_by)
+        plan = choose(draw) if draw.is_auto else None
+        if plan is None or plan.method != 'dense':
+            plan = draw.make_plan('dense', 'all candidates are listed')
+        cost = draw.options.num_races * num_pairs / RACE_FACTOR
+        return draw.options, plan._replace(num_arrivals=None, num_tail=0, cost=cost)
+
+    def _racing(
+        self,
+        pairs: PairScores,
+        candidates: Candidates,
+        has_race: Tensor,
+        listed_by: str,
+    ) -> RacingTargets:
+        """Return the targets that race among their lists."""
+        target = has_race.nonzero().squeeze(1)
+        start, size, source = candidates
+        racing = pairs.take(target, Candidates(start[target], size[target], source))
+        num_targets = target.numel()
+        draw = make_draw(self.settings, num_targets, racing.num_candidates, listed_by)
+        return RacingTargets(
+            racing, draw.options, choose(draw), target, pairs.dst.size(0)
+        )
 
     def are_listed(self, sizes: list[tuple[int, int]]) -> list[bool]:
         settings = self.settings
@@ -275,20 +284,19 @@ def plan_draw(
 @lru_cache(maxsize=1024)
 def needs_bounds(draw: Draw) -> bool:
     """Return whether the choice of method depends on better bounds."""
-    if not draw.needs_tight_bounds or RACE.obstacles(draw):
+    if not draw.needs_tight_bounds or RACE.reasons_against(draw):
         return False
     if not draw.is_auto:
         return draw.settings.method == 'race'
     # Bounds take long to find: only if a race may be cheaper.
-    applicable = [method for method in METHODS if not method.obstacles(draw)]
-    return min(applicable, key=lambda method: method.shared_cost(draw)) is RACE
+    return _cheapest(draw) is RACE
 
 
 @disable_compile
 @lru_cache(maxsize=1024)
 def counts_pool(draw: Draw) -> bool:
     """Return whether the plan depends on how many candidates are not negligible."""
-    return draw.is_auto and not POOL.obstacles(draw)
+    return draw.is_auto and not POOL.reasons_against(draw)
 
 
 def depends_on_all_targets(draw: Draw) -> bool:
@@ -299,24 +307,28 @@ def depends_on_all_targets(draw: Draw) -> bool:
 @disable_compile
 @lru_cache(maxsize=1024)
 def choose(draw: Draw) -> SamplingPlan:
-    """Plan the draw by the named method, or by the cheapest without obstacles."""
+    """Plan the draw by the named method, or by the cheapest one that serves."""
     if not draw.is_auto:
         method = BY_NAME[draw.settings.method]
         if reasons := method.obstacles(draw):
             reason = '; '.join(reasons)
             raise ValueError(f"'method' cannot be {method.name!r}: {reason}")
         reason = f'as requested{_measured(draw)}'
-        return draw.describe(method.name, reason, method.total_cost(draw))
-    obstacles = {method: method.obstacles(draw) for method in METHODS}
-    applicable = [method for method in METHODS if not obstacles[method]]
-    best = min(applicable, key=lambda method: method.shared_cost(draw))
+        return draw.make_plan(method.name, reason, method.total_cost(draw))
+    best = _cheapest(draw)
     reasons = []
     for method in METHODS:
-        why = ', '.join(obstacles[method])
         if method is not best:
+            why = ', '.join(method.reasons_against(draw))
             reasons.append(f'not {method.name}: {why or _compare(method, best, draw)}')
     reason = '; '.join(reasons) + _measured(draw)
-    return draw.describe(best.name, reason, best.total_cost(draw))
+    return draw.make_plan(best.name, reason, best.total_cost(draw))
+
+
+def _cheapest(draw: Draw) -> Method:
+    """Return the method of least cost that nothing speaks against."""
+    applicable = [method for method in METHODS if not method.reasons_against(draw)]
+    return min(applicable, key=lambda method: method.shared_cost(draw))
 
 
 def _compare(method: Method, best: Method, draw: Draw) -> str:
