@@ -32,11 +32,11 @@ def _add(summary, value, seen):
             return
         seen[id(value)] = len(seen), value  # Kept, so that no other has its id.
     if isinstance(value, dict):
-        value = [part for pair in value.items() for part in pair]
+        value = [item for pair in value.items() for item in pair]
     if isinstance(value, list | tuple | set):
         summary.update(str(len(value)).encode())
-        for part in value:
-            _add(summary, part, seen)
+        for item in value:
+            _add(summary, item, seen)
     elif hasattr(value, '__dict__') and not isinstance(value, type) and vars(value):
         _add(summary, vars(value), seen)
     elif callable(value):
@@ -48,7 +48,7 @@ def _add(summary, value, seen):
 def _parts_of(tensor):
     tensor = tensor.detach()
     if tensor.layout != torch.strided:
-        parts = tensor.values(), tensor.crow_indices(), tensor.col_indices()
-        return [tuple(tensor.shape), *parts]
+        indices = tensor.values(), tensor.crow_indices(), tensor.col_indices()
+        return [tuple(tensor.shape), *indices]
     dtype = str(tensor.dtype)
     return [dtype, tensor.contiguous().view(-1).view(torch.uint8).numpy()]

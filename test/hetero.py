@@ -49,11 +49,11 @@ class Stack(torch.nn.Module):
         super().__init__()
         self.convs = torch.nn.ModuleList(convs)
 
-    def graphs(self, x_dict, **given):
+    def graphs(self, x_dict, **kwargs):
         graphs = []
         for conv in self.convs:
             x = {t: x_dict[t] for t in conv.node_types}
-            out, graph = conv(x, **given, return_graph=True)
+            out, graph = conv(x, **kwargs, return_graph=True)
             x_dict = x_dict | {t: h.relu() for t, h in out.items()}
             graphs.append(graph)
         return graphs

@@ -66,7 +66,7 @@ def replay(seed, *size, dtype=torch.float64):
 def matrix_pairs(score, *, loop=True):
     """Return given scores [targets, sources]: products with unit vectors, and exact."""
     num_targets, num_sources = score.shape
-    own = None if loop else torch.arange(num_targets)
+    excluded = None if loop else torch.arange(num_targets)
     shown = score.detach()
     if not loop:
         shown = shown[~torch.eye(num_targets, num_sources, dtype=torch.bool)]
@@ -76,11 +76,11 @@ def matrix_pairs(score, *, loop=True):
         Identity(),
         lower=float(shown.min()) if shown.numel() else 0.0,
         upper=float(shown.max()) if shown.numel() else 0.0,
-        excluded=own,
+        excluded=excluded,
     )
 
 
-def noise_of(method, seed, score, races, kept):
+def noise_of(method, seed, score, races, num_arrivals):
     """Return the noise [n, races, N] that a seed gives, -inf for what comes too late.
 
     A negative infinity of a square matrix of scores excludes its diagonal.
@@ -92,10 +92,10 @@ def noise_of(method, seed, score, races, kept):
         return keyed_noise(seed, num_targets, races, num_sources)
     is_without_loops = bool((score == -math.inf).any())
     pairs = matrix_pairs(score.clamp(min=-99), loop=not is_without_loops)
-    kept = min(kept, pairs.available)
-    found = stream_arrivals(pairs, races, kept, generator=seeded(seed))
+    num_arrivals = min(num_arrivals, pairs.available)
+    arrivals = stream_arrivals(pairs, races, num_arrivals, generator=seeded(seed))
     noise = score.new_full((num_targets, races, num_sources), -math.inf)
-    return noise.scatter_(2, found.source, found.noise)
+    return noise.scatter_(2, arrivals.source, arrivals.noise)
 
 
 def keyed_noise(seed, num_targets, races, num_sources):
@@ -129,8 +129,8 @@ def relaxed(score, noise, tau, hard=False):
     return truncated(score, noise, tau, score.size(1), hard)
 
 
-def truncated(score, noise, tau, kept, hard=False):
-    """Average draws among the `kept` largest perturbed scores of each."""
+def truncated(score, noise, tau, num_arrivals, hard=False):
+    """Average draws among the `num_arrivals` largest perturbed scores of each."""
     num_targets, draws, num_sources = noise.shape
     result = torch.zeros(num_targets, num_sources, dtype=torch.float64)
     for i in range(num_targets):
@@ -138,10 +138,10 @@ def truncated(score, noise, tau, kept, hard=False):
             value = [
                 float(score[i, j]) + float(noise[i, k, j]) for j in range(num_sources)
             ]
-            order = sorted(range(num_sources), key=lambda j: -value[j])[:kept]
+            order = sorted(range(num_sources), key=lambda j: -value[j])[:num_arrivals]
             weights = softmax([value[j] / tau for j in order])
             if hard:
-                weights = [float(place == 0) for place in range(len(order))]
+                weights = [float(rank == 0) for rank in range(len(order))]
             for j, weight in zip(order, weights, strict=True):
                 result[i, j] += weight / draws
     return result
@@ -166,8 +166,8 @@ def law_statistic(counts, law):
 
 def check_law(counts, law):
     """Check counts against exact probabilities by a two-sided chi-square test."""
-    level = chi2.cdf(*(found := law_statistic(counts, law)))
-    assert ERROR_RATE / 2 < level < 1 - ERROR_RATE / 2, (found, level)
+    level = chi2.cdf(*(statistic := law_statistic(counts, law)))
+    assert ERROR_RATE / 2 < level < 1 - ERROR_RATE / 2, (statistic, level)
 
 
 def at_once(function, threads=8, repeats=1):

@@ -8,8 +8,8 @@ import re
 def content(path):
     """Of the program: nodes, colours, graphs and images."""
     text = path.read_text(encoding='utf-8')
-    found = re.search(r'id="data">(.*?)</script>', text, flags=re.DOTALL)
-    return json.loads(found[1])
+    match = re.search(r'id="data">(.*?)</script>', text, flags=re.DOTALL)
+    return json.loads(match[1])
 
 
 def colours(path):

@@ -161,10 +161,10 @@ def _envelope(case, pairs):
         if pairs.response.monotonic and size > 0:
             head = find_nearest(pairs, size)
         else:
-            some = torch.rand(case.n, case.num_sources).argsort(1)[:, : max(1, size)]
+            drawn = torch.rand(case.n, case.num_sources).argsort(1)[:, : max(1, size)]
             end = torch.full((case.n,), 9.0, dtype=pairs.dst.dtype)
             low = -end if pairs.comparison == 'dot' else 0 * end
-            head = Head(some.sort(dim=1).values, low, end)
+            head = Head(drawn.sort(dim=1).values, low, end)
     return make_envelope(pairs, clusters, head)
 
 
@@ -187,14 +187,14 @@ def run(case, kernel=None, device='cpu', dtype=torch.float32):
         mock.patch.object(race, 'find_kernel', return_value=kernel),
         mock.patch.object(race, 'draw_seed', return_value=seed),
     ):
-        found, _ = race.race_arrivals(
+        arrivals, _ = race.race_arrivals(
             pairs._replace(memory=budget),
             options,
             case.length,
             envelope,
             least=case.least,
         )
-    return _moved(found, 'cpu')
+    return _moved(arrivals, 'cpu')
 
 
 def compare(case, result, expected, atol=1e-5):

@@ -27,12 +27,12 @@ def group_of_one(folder):
         dist.destroy_process_group()
 
 
-def blocks(total, world_size, kind='uneven'):
+def blocks(total, world_size, split='uneven'):
     """Return the number of rows of each rank."""
     even = [total // world_size + (r < total % world_size) for r in range(world_size)]
-    if kind == 'even':
+    if split == 'even':
         return even
-    if kind == 'uneven':
+    if split == 'uneven':
         return [even[0] - 3, *even[1:-1], even[-1] + 3]
     return [0, *even[1:-1], even[-1] + even[0]]  # 'empty'
 

@@ -114,8 +114,8 @@ def known_pairs(x, src, name, scale=1.0, *, spread=0.0, loop=True):
     )
     if name == 'mixture':
         params = params[0].clamp(max=1), *params[1:]  # A share.
-    response, own = RESPONSES[name].cls(*params), None if loop else torch.arange(n)
-    return PairScores(x, src, response, comparison_of(name), scale, excluded=own)
+    response, excluded = RESPONSES[name].cls(*params), None if loop else torch.arange(n)
+    return PairScores(x, src, response, comparison_of(name), scale, excluded=excluded)
 
 
 def noise_free(h, pairs, tau):

@@ -47,8 +47,8 @@ def assert_graph(graph, total, num_sources=None):
     assert int(source.max()) < num_sources
     assert weight.shape == source.shape
     assert bool((weight >= 0).all())
-    found = torch.zeros(total.numel()).double()
-    found.index_add_(0, target, weight.detach().double())
+    sums = torch.zeros(total.numel()).double()
+    sums.index_add_(0, target, weight.detach().double())
     atol = 20 * torch.finfo(weight.dtype).eps
-    torch.testing.assert_close(found, total.double(), atol=atol, rtol=0)
+    torch.testing.assert_close(sums, total.double(), atol=atol, rtol=0)
     return source, target

@@ -62,15 +62,15 @@ def num_nodes(name):
 
 def make(name):
     """Return the module, the same on each rank."""
-    kind, options = KINDS[name]
-    if kind is TransitionGraphConv or 'transition' in options or 'num_nodes' in options:
+    cls, options = KINDS[name]
+    if cls is TransitionGraphConv or 'transition' in options or 'num_nodes' in options:
         options = {'num_transition_nodes': 9, **options}
         if name == 'transition, sharp':
             options['num_transition_nodes'] = 130
     torch.manual_seed(4)
     # So wide that dropout leaves no two rows alike, which rounding would tell apart.
-    sizes = (IN, 16, 2, OUT) if kind is GSLNet else (IN, OUT)
-    module = kind(*sizes, k=3, **options).double()
+    sizes = (IN, 16, 2, OUT) if cls is GSLNet else (IN, OUT)
+    module = cls(*sizes, k=3, **options).double()
     if options.get('transition') == 'anchors':
         module.choose_anchors(numbers(8, 20, IN))
     return module
@@ -80,12 +80,12 @@ def arguments(name, rows):
     """Return features and other arguments for some of the nodes."""
     n, (_, options) = num_nodes(name), KINDS[name]
     x = numbers(0, n, IN)[rows].clone().requires_grad_()
-    given = {}
+    kwargs = {}
     if options.get('z_channels') == 3:
-        given['z'] = numbers(1, n, 3)[rows].clone().requires_grad_()
+        kwargs['z'] = numbers(1, n, 3)[rows].clone().requires_grad_()
     if 'label_channels' in options:
-        given['y'] = torch.arange(n)[rows] % (OUT + 1) - 1  # Some are unknown.
-    return x, given
+        kwargs['y'] = torch.arange(n)[rows] % (OUT + 1) - 1  # Some are unknown.
+    return x, kwargs
 
 
 def labels(name, rows):
@@ -100,42 +100,42 @@ def results(name, rows, shard=None):
     """Return losses, gradients, graphs and evaluations of some of the nodes."""
     model = make(name)
     is_net = isinstance(model, GSLNet)
-    own, given = arguments(name, rows)
-    x, inputs = own, [own, *(given[key] for key in given if key == 'z')]
+    own_rows, kwargs = arguments(name, rows)
+    x, inputs = own_rows, [own_rows, *(kwargs[key] for key in kwargs if key == 'z')]
     if 'pair' in name:  # Sources that are the same on all ranks.
-        x = numbers(8, 25, IN), own
-        given |= {'z': (numbers(9, 25, 3), given['z'])} if 'z' in given else {}
-    given |= {} if shard is None else {'shard': shard}
-    found = {}
+        x = numbers(8, 25, IN), own_rows
+        kwargs |= {'z': (numbers(9, 25, 3), kwargs['z'])} if 'z' in kwargs else {}
+    kwargs |= {} if shard is None else {'shard': shard}
+    outputs = {}
     torch.manual_seed(6)
     for step in range(STEPS):
         if is_net:
-            loss = model.loss(x, *labels(name, rows), **given)
+            loss = model.loss(x, *labels(name, rows), **kwargs)
         else:
-            loss = (model(x, **given) * numbers(7, num_nodes(name), OUT)[rows]).sum()
+            loss = (model(x, **kwargs) * numbers(7, num_nodes(name), OUT)[rows]).sum()
         loss.backward()
         if shard is not None and not is_net:
             loss = shard.sum(loss.detach())
-        found[f'loss {step}'] = loss.detach()
-    found['next'] = torch.rand(3)
+        outputs[f'loss {step}'] = loss.detach()
+    outputs['next'] = torch.rand(3)
     if shard is not None:
         shard.sum_gradients(model)
-    found |= {f'gradient {key}': p.grad for key, p in model.named_parameters()}
+    outputs |= {f'gradient {key}': p.grad for key, p in model.named_parameters()}
     for training in (True, False):
         model.train(training)
         with torch.no_grad():
-            graph = [] if is_net else [model.graph(x, **given)]
-            graphs = model.graphs(x, **given) if is_net else []
-            found[f'graph {training}'] = [*graph, *graphs]
-    found['out'] = [*(rows.grad for rows in inputs), model(x, **given).detach()]
+            graph = [] if is_net else [model.graph(x, **kwargs)]
+            graphs = model.graphs(x, **kwargs) if is_net else []
+            outputs[f'graph {training}'] = [*graph, *graphs]
+    outputs['out'] = [*(rows.grad for rows in inputs), model(x, **kwargs).detach()]
     model.train()
-    summary = describe_model(model, x, **given)
-    found['summary'] = [
+    summary = describe_model(model, x, **kwargs)
+    outputs['summary'] = [
         (a.candidates, a.entropy, a.b, a.c, a.null, a.share) for a in summary.layers
     ]
-    samplers = [part for part in model.modules() if isinstance(part, GumbelKNNSampler)]
-    found['bounds'] = any(s._row_cache._entries for s in samplers)
+    samplers = [m for m in model.modules() if isinstance(m, GumbelKNNSampler)]
+    outputs['bounds'] = any(s._row_cache._entries for s in samplers)
     if is_net:
-        found['predict'] = [model.predict(x, **given)]
-        found['score'] = model.score(x, *labels(name, rows), **given)
-    return found
+        outputs['predict'] = [model.predict(x, **kwargs)]
+        outputs['score'] = model.score(x, *labels(name, rows), **kwargs)
+    return outputs

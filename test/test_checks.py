@@ -181,11 +181,11 @@ def test_pair():
     assert ends == (X, X, False)
     assert ends.features is X
     assert ends.like(None, 'z') == (None, None, False)
-    other = torch.zeros(2, 4)
-    for pair in ((X, other), [X, other]):
+    targets = torch.zeros(2, 4)
+    for pair in ((X, targets), [X, targets]):
         ends = checks.check_ends(pair, 4)
-        assert all(a is b for a, b in zip(ends, (X, other, True), strict=True))
-        assert ends.features == (X, other)
+        assert all(a is b for a, b in zip(ends, (X, targets, True), strict=True))
+        assert ends.features == (X, targets)
 
 
 def test_the_rows_of_a_layer_are_not_searched_again():

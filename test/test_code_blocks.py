@@ -42,9 +42,9 @@ OPTIONAL = {
 ELSEWHERE = re.compile(
     r'<!-- worked example: begin -->.*?<!-- worked example: end -->', re.S
 )
-MARKDOWN = re.compile(r'^```(?P<kind>\w+)\n(?P<body>.*?)^```$', re.M | re.S)
+MARKDOWN = re.compile(r'^```(?P<language>\w+)\n(?P<body>.*?)^```$', re.M | re.S)
 SPHINX = re.compile(
-    r'^(?P<indent> *)\.\. code-block:: (?P<kind>\w+)\n(?:(?P=indent) +:.*\n)*\n'
+    r'^(?P<indent> *)\.\. code-block:: (?P<language>\w+)\n(?:(?P=indent) +:.*\n)*\n'
     r'(?P<body>(?:(?P=indent)   .*\n|\n)+)',
     re.M,
 )
@@ -65,7 +65,7 @@ class Block(NamedTuple):
 
     path: Path
     line: int
-    kind: str
+    language: str
     code: str
     output: tuple[int, int] | None = None
 
@@ -75,24 +75,26 @@ class Block(NamedTuple):
 
 def blocks(path):
     text = path.read_text(encoding='utf-8')
-    text = ELSEWHERE.sub(lambda found: re.sub(r'[^\n]', ' ', found[0]), text)
+    text = ELSEWHERE.sub(lambda match: re.sub(r'[^\n]', ' ', match[0]), text)
 
     def line(index):
         return text.count('\n', 0, index) + 1
 
-    found = []
+    code_blocks = []
     end = -1
     for match in (MARKDOWN if path.suffix == '.md' else SPHINX).finditer(text):
-        kind, code = match['kind'], textwrap.dedent(match['body'])
-        follows = found and not text[end : match.start()].strip()
-        if kind == 'text' and follows and found[-1].kind == 'python':
-            found[-1] = found[-1]._replace(output=match.span('body'))
+        language, code = match['language'], textwrap.dedent(match['body'])
+        follows = code_blocks and not text[end : match.start()].strip()
+        if language == 'text' and follows and code_blocks[-1].language == 'python':
+            code_blocks[-1] = code_blocks[-1]._replace(output=match.span('body'))
         elif '>>> ' not in code:
-            found.append(Block(path, line(match.start()), kind, code))
+            code_blocks.append(Block(path, line(match.start()), language, code))
         end = match.end()
     if path.suffix == '.rst':
-        found += [Block(path, line(i), 'doctest', code) for i, code in sessions(text)]
-    return found
+        code_blocks += [
+            Block(path, line(i), 'doctest', code) for i, code in sessions(text)
+        ]
+    return code_blocks
 
 
 def sessions(text):
@@ -102,7 +104,7 @@ def sessions(text):
 
 
 ALL = [block for path in PAGES for block in blocks(path)]
-RUN = [block for block in ALL if block.kind in ('python', 'doctest')]
+RUN = [block for block in ALL if block.language in ('python', 'doctest')]
 
 
 def trains(block):
@@ -110,7 +112,7 @@ def trains(block):
     return any(step in block.code for step in steps)
 
 
-SHELL = [block for block in ALL if block.kind in ('bash', 'console', 'shell')]
+SHELL = [block for block in ALL if block.language in ('bash', 'console', 'shell')]
 
 
 def california_frame(**options):
@@ -132,7 +134,7 @@ def run(block):
             download = f'sklearn.datasets.{DOWNLOAD}'
             stack.enter_context(mock.patch(download, california_frame))
         try:
-            if block.kind == 'doctest':
+            if block.language == 'doctest':
                 run_session(block, names)
             else:
                 with contextlib.redirect_stdout(printed):
@@ -158,15 +160,15 @@ def written(block):
 
 def assert_prints_alike(printed, block):
     """Compare what stands around numbers exactly, and fractions but for rounding."""
-    printed, text = (SECONDS.sub('s', one) for one in (printed, written(block)))
+    printed, text = (SECONDS.sub('s', output) for output in (printed, written(block)))
     if '.explain(' in block.code:
         # Neighbours of a network that was trained on another machine may be others.
-        printed, text = (NEIGHBOUR.sub('', one) for one in (printed, text))
+        printed, text = (NEIGHBOUR.sub('', output) for output in (printed, text))
     assert FRACTION.sub('#', printed).split() == FRACTION.sub('#', text).split()
-    expected = [float(number) for number in FRACTION.findall(text)]
-    found = [float(number) for number in FRACTION.findall(printed)]
+    expected = [float(value) for value in FRACTION.findall(text)]
+    values = [float(value) for value in FRACTION.findall(printed)]
     # A difference of the last bit grows while a model with random draws is trained.
-    assert found == pytest.approx(expected, rel=0.1 if trains(block) else 0.01)
+    assert values == pytest.approx(expected, rel=0.1 if trains(block) else 0.01)
 
 
 @pytest.mark.filterwarnings('ignore:neighbours are drawn almost uniformly')

@@ -28,9 +28,9 @@ def _fresh_compiler():
     torch.compiler.reset()
 
 
-def make(kind, num_layers=2):
+def make(options, num_layers=2):
     torch.manual_seed(5)
-    return GSLNet(IN, HIDDEN, num_layers, OUT, dropout=0.0, k=3, **kind)
+    return GSLNet(IN, HIDDEN, num_layers, OUT, dropout=0.0, k=3, **options)
 
 
 def features(num_nodes=N):
@@ -47,7 +47,7 @@ def test_inductor():
 
 # The same tracing of forward and backward without the minute of compiling C++.
 @pytest.mark.parametrize(
-    ('num_nodes', 'kind'),
+    ('num_nodes', 'options'),
     [
         (N, {}),
         pytest.param(
@@ -63,21 +63,21 @@ def test_inductor():
     ],
     ids=['full', 'transition', 'race', 'sharp race'],
 )
-def test_evaluation_and_training_step(num_nodes, kind):
-    found = []
+def test_evaluation_and_training_step(num_nodes, options):
+    runs = []
     for compiling in (False, True):
-        model = make(kind)
+        model = make(options)
         run = torch.compile(model, backend='aot_eager') if compiling else model
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         x = features(num_nodes).requires_grad_()
         torch.manual_seed(1)
         out = run(x)
         out.square().sum().backward()
-        gradients = [part.grad.clone() for part in (x, *model.parameters())]
+        gradients = [leaf.grad.clone() for leaf in (x, *model.parameters())]
         optimizer.step()
         model.eval()
-        found.append([out.detach(), *gradients, run(x).detach()])
-    torch.testing.assert_close(*found)
+        runs.append([out.detach(), *gradients, run(x).detach()])
+    torch.testing.assert_close(*runs)
     assert torch._dynamo.utils.counters['frames']['ok'] > 0  # It did compile.
 
 

@@ -29,13 +29,13 @@ def inputs(form, n=N, degree=9):
     """Return features, and with what else a sampler is called."""
     x, edges = torch.randn(n, 5, dtype=torch.double), torch.randint(n, (2, degree * n))
     weight = torch.rand(degree * n, dtype=torch.double)
-    given = {
+    kwargs = {
         'batch': {'batch': torch.arange(n) * 2 // n},
         'edges': {'edge_index': edges},
         'weighted edges': {'edge_index': edges, 'edge_weight': weight},
     }
     x = (x, torch.randn(7, 5, dtype=torch.double)) if form == 'pair' else x
-    return x, given.get(form, {})
+    return x, kwargs.get(form, {})
 
 
 def serves(form, method):
@@ -60,19 +60,19 @@ WAYS = [
 ]
 
 
-def assert_sum_of_graph(sampler, x, given, channels=3):
+def assert_sum_of_graph(sampler, x, kwargs, channels=3):
     """Check a graph, and sums over it and their gradients against those of its seed."""
-    parts = x if isinstance(x, tuple) else (x,)
-    h = torch.randn(len(parts[0]), channels, dtype=torch.double)
-    leaves = [leaf.requires_grad_() for leaf in (*parts, h)]
-    graph = sampler(x, **given, generator=seeded(2))
-    out = sampler.propagate(x, h, **given, generator=seeded(2))
-    found = [
+    ends = x if isinstance(x, tuple) else (x,)
+    h = torch.randn(len(ends[0]), channels, dtype=torch.double)
+    leaves = [leaf.requires_grad_() for leaf in (*ends, h)]
+    graph = sampler(x, **kwargs, generator=seeded(2))
+    out = sampler.propagate(x, h, **kwargs, generator=seeded(2))
+    sums = [
         (each, *torch.autograd.grad(each.square().sum(), leaves, retain_graph=True))
-        for each in (out, weighted_sum(h, *graph, len(parts[-1])))
+        for each in (out, weighted_sum(h, *graph, len(ends[-1])))
     ]
-    torch.testing.assert_close(*found)
-    degree = torch.bincount(graph.edge_index[1], minlength=len(parts[-1]))
+    torch.testing.assert_close(*sums)
+    degree = torch.bincount(graph.edge_index[1], minlength=len(ends[-1]))
     if sampler.null_score is None:
         assert_graph(graph, (degree > 0).double(), len(h))
     return degree
@@ -100,10 +100,10 @@ def test_training_sums_over_the_graph_that_it_returns(form, method, options):
 @pytest.mark.parametrize('options', SHORT, ids=str)
 def test_races_that_are_cut_short_sum_over_their_graphs(form, method, options):
     sampler = make_sampler(method, scale=0.2, **options)
-    x, given = inputs(form, 200, degree=200)
+    x, kwargs = inputs(form, 200, degree=200)
     if method == 'race':
-        assert 0 < sampler.plan(x, **given).num_proposals < 50
-    assert_sum_of_graph(sampler, x, given)
+        assert 0 < sampler.plan(x, **kwargs).num_proposals < 50
+    assert_sum_of_graph(sampler, x, kwargs)
 
 
 @pytest.mark.parametrize('form', FORMS)
@@ -112,8 +112,8 @@ def test_races_that_are_cut_short_sum_over_their_graphs(form, method, options):
 def test_evaluation_sums_over_the_graph_that_it_returns(form, eval_k, options):
     sampler = make_sampler(eval_k=eval_k, **options).eval()
     degree = assert_sum_of_graph(sampler, *inputs(form))
-    most = {'all': N, None: N if options.get('replace', True) else 2}.get(eval_k, 4)
-    assert int(degree.max()) <= most
+    limit = {'all': N, None: N if options.get('replace', True) else 2}.get(eval_k, 4)
+    assert int(degree.max()) <= limit
 
 
 @pytest.mark.parametrize('is_pair', [True, False])
@@ -125,8 +125,8 @@ def test_graphs_of_a_batch_that_are_served_in_different_ways(
     monkeypatch.setattr(planning, 'SMALL', 30)
     targets = torch.tensor([4, 9, 0, 8, 5])
     sources = torch.tensor([5, 7, 0, 9, 3]) if is_pair else targets
-    ids = tuple(torch.arange(5).repeat_interleave(own) for own in (sources, targets))
-    x = tuple(torch.randn(len(own), 5, dtype=torch.double) for own in ids)
+    ids = tuple(torch.arange(5).repeat_interleave(n) for n in (sources, targets))
+    x = tuple(torch.randn(len(rows), 5, dtype=torch.double) for rows in ids)
     x, batch = (x, ids) if is_pair else (x[0], ids[0])
     # A scale of its own: what is chosen for equal options is kept.
     sampler = make_sampler(tau=0.5, scale=1.01).train(training)
@@ -156,20 +156,20 @@ def test_one_seed_gives_one_graph(method, scale, options):
         torch.manual_seed(2)
         return GumbelKNNSampler.paper(CosineSimilarity(5), k=2, **options)
 
-    x, used = clustered(320, 0), make()
-    for other in (clustered(320, 1), x, clustered(40, 2), x + 0.01, (x, x[:9])):
-        used(other)
+    x, sampler = clustered(320, 0), make()
+    for features in (clustered(320, 1), x, clustered(40, 2), x + 0.01, (x, x[:9])):
+        sampler(features)
     with torch.no_grad():
-        used.distribution(x)
-        used(x)
-    used.plan(2 * x.flip(0))
+        sampler.distribution(x)
+        sampler(x)
+    sampler.plan(2 * x.flip(0))
     resumed = make()
-    resumed.load_state_dict(used.state_dict())
-    samplers = make(), used, resumed, copy.deepcopy(used)
+    resumed.load_state_dict(sampler.state_dict())
+    samplers = make(), sampler, resumed, copy.deepcopy(sampler)
     for form in ('all', 'pair'):
-        given = (x, clustered(50, 3)) if form == 'pair' else x
-        fresh, *others = (sampler(given, generator=seeded(5)) for sampler in samplers)
-        for graph in others:
+        features = (x, clustered(50, 3)) if form == 'pair' else x
+        fresh, *graphs = (each(features, generator=seeded(5)) for each in samplers)
+        for graph in graphs:
             assert torch.equal(graph.edge_index, fresh.edge_index)
             assert torch.equal(graph.edge_weight, fresh.edge_weight)
 
@@ -183,32 +183,32 @@ def drawn(method, memory, **options):
     return graph, sampler.propagate(x, h, generator=seeded(5))
 
 
-def assert_same_draw(one, other):
-    assert torch.equal(one[0].edge_index, other[0].edge_index)
+def assert_same_draw(draw, twin):
+    assert torch.equal(draw[0].edge_index, twin[0].edge_index)
     # What is summed in blocks of another size differs in its last bits.
-    torch.testing.assert_close(one[0].edge_weight, other[0].edge_weight)
-    torch.testing.assert_close(one[1], other[1])
+    torch.testing.assert_close(draw[0].edge_weight, twin[0].edge_weight)
+    torch.testing.assert_close(draw[1], twin[1])
 
 
 @pytest.mark.parametrize('scale', [1.0, 20.0])
 @pytest.mark.parametrize(('method', 'options'), WAYS, ids=str)
 def test_memory_changes_no_graph(method, scale, options):
-    whole, blocks = (
+    at_once, in_blocks = (
         drawn(method, memory, scale=scale, **options) for memory in (2**25, 2**13)
     )
-    assert_same_draw(whole, blocks)
+    assert_same_draw(at_once, in_blocks)
 
 
 @pytest.mark.parametrize('method', ['race', 'stream', 'pool'])
 def test_threads_change_no_graph(method):
     before = torch.get_num_threads()
-    one = drawn(method, 2**25, scale=20.0)
+    on_one_thread = drawn(method, 2**25, scale=20.0)
     try:
         torch.set_num_threads(2)
-        two = drawn(method, 2**25, scale=20.0)
+        on_two_threads = drawn(method, 2**25, scale=20.0)
     finally:
         torch.set_num_threads(before)
-    assert_same_draw(one, two)
+    assert_same_draw(on_one_thread, on_two_threads)
 
 
 @pytest.mark.parametrize('bounds', ['squared_distance', 'sparse', 'bell'])
@@ -242,9 +242,9 @@ def test_one_seed_gives_one_graph_in_a_resumed_training(bounds):
         if seed == 2:
             resumed = make(state)
         elif seed > 2:
-            found = step(*resumed, seed)
-            assert torch.equal(found.edge_index, expected.edge_index)
-            assert torch.equal(found.edge_weight, expected.edge_weight)
+            graph = step(*resumed, seed)
+            assert torch.equal(graph.edge_index, expected.edge_index)
+            assert torch.equal(graph.edge_weight, expected.edge_weight)
 
 
 @pytest.mark.parametrize(
@@ -266,13 +266,13 @@ def test_too_few_candidates_to_learn_from_warn(x, options, text):
 @pytest.mark.parametrize('form', FORMS)
 @pytest.mark.parametrize('eval_k', ['all', 4])
 def test_the_method_changes_no_evaluation(form, eval_k):
-    (x, given), dense = inputs(form), []
+    (x, kwargs), dense = inputs(form), []
     for method in METHODS:
         torch.manual_seed(3)
-        graph = make_sampler(method, eval_k=eval_k).eval()(x, **given)
+        graph = make_sampler(method, eval_k=eval_k).eval()(x, **kwargs)
         dense.append(to_matrix(*graph, N, N))
-    for other in dense[1:]:
-        torch.testing.assert_close(dense[0], other)
+    for matrix in dense[1:]:
+        torch.testing.assert_close(dense[0], matrix)
 
 
 @pytest.mark.parametrize('is_training', [True, False])
@@ -321,27 +321,27 @@ def test_a_graph_of_too_many_pairs_is_summed_and_not_listed():
 )
 def test_a_sampled_evaluation_lists_what_it_sums(form, options):
     torch.manual_seed(1)
-    x, h, given = torch.randn(1100, 5), torch.randn(1100, 3), {}
+    x, h, kwargs = torch.randn(1100, 5), torch.randn(1100, 3), {}
     if form == 'pair':
         x = (x, torch.randn(7, 5))
     elif form == 'batch':
-        given = {'batch': torch.arange(1100) // 1090}
+        kwargs = {'batch': torch.arange(1100) // 1090}
     elif form == 'rows':
-        given = {'rows': (30, 50)}
+        kwargs = {'rows': (30, 50)}
     budget = Budget(eval_pairs=1)
     sampler = GumbelKNNSampler.paper(
         CosineSimilarity(5), scale=3.0, budget=budget, **options
     ).eval()
-    graph = sampler(x, **given)
+    graph = sampler(x, **kwargs)
     size = 7 if form == 'pair' else 1100
-    total = weighted_sum(h, *graph, size)[slice(*given.get('rows', (0, size)))]
-    out = sampler.propagate(x, h, **given)
+    total = weighted_sum(h, *graph, size)[slice(*kwargs.get('rows', (0, size)))]
+    out = sampler.propagate(x, h, **kwargs)
     torch.testing.assert_close(out, total)
-    out, shown = sampler.propagate(x, h, **given, return_graph=True)
+    out, shown = sampler.propagate(x, h, **kwargs, return_graph=True)
     torch.testing.assert_close(out, total)
     assert torch.equal(shown.edge_index, graph.edge_index)
-    most = options.get('eval_k', 1024)
-    assert int(graph.edge_index[1].bincount().max()) <= most
+    limit = options.get('eval_k', 1024)
+    assert int(graph.edge_index[1].bincount().max()) <= limit
 
 
 def test_evaluation_is_exact_where_a_sample_would_hold_all():

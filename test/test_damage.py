@@ -67,9 +67,9 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize('damage', DAMAGES)
-@pytest.mark.parametrize('kind', KINDS)
-def test_damaged_files_are_refused(kind, damage, tmp_path):
-    (save, load), (change, text) = KINDS[kind], DAMAGES[damage]
+@pytest.mark.parametrize('model', KINDS)
+def test_damaged_files_are_refused(model, damage, tmp_path):
+    (save, load), (change, text) = KINDS[model], DAMAGES[damage]
     path = tmp_path / 'a.pt'
     save(path)
     path.write_bytes(change(path.read_bytes()))

@@ -27,15 +27,15 @@ def sensors(**kwargs):
     ],
 )
 def test_seeds_and_batches(make, name):
-    first, again, other = (make(num_graphs=2, seed=seed) for seed in (0, 0, 1))
-    assert torch.equal(first[1].x, again[1].x)
-    assert not torch.equal(first[1].x, other[1].x)
-    assert not torch.equal(first[0].x, first[1].x)
-    assert str(first) == name
-    batch, n = next(iter(DataLoader(first, batch_size=2))), first[0].num_nodes
+    graphs, again, reseeded = (make(num_graphs=2, seed=seed) for seed in (0, 0, 1))
+    assert torch.equal(graphs[1].x, again[1].x)
+    assert not torch.equal(graphs[1].x, reseeded[1].x)
+    assert not torch.equal(graphs[0].x, graphs[1].x)
+    assert str(graphs) == name
+    batch, n = next(iter(DataLoader(graphs, batch_size=2))), graphs[0].num_nodes
     second = batch.batch[batch.true_edge_index[1]] == 1
     edges = batch.true_edge_index[:, second] - n
-    assert torch.equal(edges, first[1].true_edge_index)
+    assert torch.equal(edges, graphs[1].true_edge_index)
     seen = make(transform=lambda data: setattr(data, 'seen', True) or data)[0]
     assert seen.seen
 
@@ -51,11 +51,11 @@ def test_the_relation_is_that_of_the_angles():
         for source in range(30):
             gap = abs(angle[target] - angle[source]) % 360
             gap = min(gap, 360 - gap)
-            for kind, delta in enumerate((50, 120)):
+            for edge_type, delta in enumerate((50, 120)):
                 if source != target and abs(gap - delta) <= 7:
-                    expected.add((source, target, kind))
+                    expected.add((source, target, edge_type))
     edges = zip(*graph.true_edge_index.tolist(), graph.true_edge_type, strict=True)
-    assert {(j, i, int(kind)) for j, i, kind in edges} == expected
+    assert {(j, i, int(edge_type)) for j, i, edge_type in edges} == expected
     assert len(expected) > 50
     assert graph.true_edge_index[1].diff().min() >= 0
     assert HiddenRelation(1, 1)[0].true_edge_index.shape == (2, 0)
@@ -92,9 +92,9 @@ def test_noise_and_variance():
 def residuals(data, coupling, persistence):
     """Return what the couplings and the past do not explain, by loops."""
     x, last = data.x.tolist(), int(data.true_edge_lag.max())
-    parts = data.true_edge_index.tolist()
-    parts += [data.true_edge_weight.tolist(), data.true_edge_lag.tolist()]
-    edges = list(zip(*parts, strict=True))
+    columns = data.true_edge_index.tolist()
+    columns += [data.true_edge_weight.tolist(), data.true_edge_lag.tolist()]
+    edges = list(zip(*columns, strict=True))
     left = []
     for step in range(last, len(x[0])):
         row = [x[i][step] - persistence * x[i][step - 1] for i in range(len(x))]
@@ -109,13 +109,13 @@ def residuals(data, coupling, persistence):
 def test_true_edges_are_those_of_the_simulation(coupling, max_lag):
     # The shocks of a seed are the same, whatever is made of them.
     kwargs = {'coupling': coupling, 'max_lag': max_lag, 'seed': 3}
-    first = sensors(**kwargs)[0]
-    second = sensors(**kwargs, strength=0.2, persistence=0.7)[0]
-    assert not torch.allclose(first.x, second.x)
+    data = sensors(**kwargs)[0]
+    altered = sensors(**kwargs, strength=0.2, persistence=0.7)[0]
+    assert not torch.allclose(data.x, altered.x)
     torch.testing.assert_close(
-        residuals(first, coupling, 0.3), residuals(second, coupling, 0.7)
+        residuals(data, coupling, 0.3), residuals(altered, coupling, 0.7)
     )
-    assert int(first.true_edge_lag.max()) == max_lag
+    assert int(data.true_edge_lag.max()) == max_lag
 
 
 def test_edges():

@@ -82,8 +82,8 @@ def test_a_loop_over_a_file_goes_on_from_its_checkpoint(run, tmp_path, monkeypat
     for folder, epochs in {'straight': '2', 'resumed': '12'}.items():
         (tmp_path / folder).mkdir()
         monkeypatch.chdir(tmp_path / folder)
-        for number in epochs:
-            names = run('minibatch', '--rows', 16 * 2048, '--epochs', number)
+        for num_epochs in epochs:
+            names = run('minibatch', '--rows', 16 * 2048, '--epochs', num_epochs)
         assert not list(Path().rglob('*.part'))
         folder = names['table'].parent
         ends.append(
@@ -147,8 +147,8 @@ def test_relations_are_summed_by_their_shares(run):
     conv, x = make(6, 4, ['linear', 'cosine']).eval(), torch.randn(20, 6)
     with torch.no_grad():
         conv.logit.copy_(torch.tensor([1.0, 3.0]).log())
-    first, second = conv.convs
-    expected = first(x) / 4 + 3 * second(x) / 4 + conv.lin_root(x) + conv.bias
+    linear, cosine = conv.convs
+    expected = linear(x) / 4 + 3 * cosine(x) / 4 + conv.lin_root(x) + conv.bias
     torch.testing.assert_close(conv(x), expected)
 
 

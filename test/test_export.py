@@ -93,8 +93,8 @@ def test_strict_tracing():
 def test_one_graph_of_the_sensors_of_any_number_of_windows(kwargs):
     conv, x = SensorGraphConv(IN, OUT, **kwargs).eval(), features(5 * N).view(5, N, IN)
     run = export(conv, (x,), dynamic_shapes={'x': {0: Dim('windows')}}).module()
-    for some in (x[:2], x.repeat(3, 1, 1)):
-        torch.testing.assert_close(run(some), conv(some))
+    for windows in (x[:2], x.repeat(3, 1, 1)):
+        torch.testing.assert_close(run(windows), conv(windows))
 
 
 @pytest.mark.parametrize('kwargs', [{}, {'z_channels': -1}])
@@ -180,7 +180,7 @@ def test_a_table_in_training_or_with_its_graph_cannot_be_exported():
 
 def test_a_model_is_loaded_after_an_export(tmp_path):
     model = GSLNet(IN, 8, OUT, 1).eval()
-    kept = export(model, (torch.randn(N, IN),), strict=False)
+    program = export(model, (torch.randn(N, IN),), strict=False)
     model.save(tmp_path / 'model.pt')
     assert type(GSLNet.load(tmp_path / 'model.pt')) is GSLNet
-    assert kept is not None  # Which keeps the classes of the trace alive.
+    assert program is not None  # Which keeps the classes of the trace alive.

@@ -66,14 +66,14 @@ KINDS = {
     'distinct, null': {'replace': False, 'null_score': NULL},
 }
 EXACT = [
-    (method, form, kind)
-    for method, form, kind in itertools.product(
+    (method, form, setting)
+    for method, form, setting in itertools.product(
         ('dense', 'race', 'stream', 'pool'),
         ('all', 'batch', 'edge_index', 'without loops'),
         KINDS,
     )
     if form != 'edge_index' or method in ('dense', 'race')
-    if kind in ('hard', 'hard, null') or method != 'pool'
+    if setting in ('hard', 'hard, null') or method != 'pool'
 ]
 
 
@@ -82,8 +82,8 @@ def alike(form):
 
     The candidates of each are five sources, by their numbers modulo five.
     """
-    x, one = normal(6, 6, seed=1), normal(1, 6, seed=2)
-    targets, pair = one.expand(RUNS, 6), (x[:5], one)
+    x, target = normal(6, 6, seed=1), normal(1, 6, seed=2)
+    targets, pair = target.expand(RUNS, 6), (x[:5], target)
     if form == 'all':
         return (x[:5], targets), {}, pair
     if form == 'edge_index':  # Source 5 is no candidate.
@@ -91,45 +91,45 @@ def alike(form):
         return (x, targets), {'edge_index': edges}, pair
     if form == 'batch':
         batch = torch.arange(20)
-        given = batch.repeat_interleave(5), batch.repeat_interleave(RUNS // 20)
-        return (x[:5].repeat(20, 1), targets), {'batch': given}, pair
+        ids = batch.repeat_interleave(5), batch.repeat_interleave(RUNS // 20)
+        return (x[:5].repeat(20, 1), targets), {'batch': ids}, pair
     # All nodes of a graph are alike: the sources of each are the next five in a ring.
-    ring = torch.stack([one[0].roll(shift) for shift in range(6)])
+    ring = torch.stack([target[0].roll(shift) for shift in range(6)])
     batch = torch.arange(-(-RUNS // 6)).repeat_interleave(6)
-    return ring[torch.arange(batch.numel()) % 6], {'batch': batch}, (ring[1:], one)
+    return ring[torch.arange(batch.numel()) % 6], {'batch': batch}, (ring[1:], target)
 
 
-@pytest.mark.parametrize(('method', 'form', 'kind'), EXACT)
-def test_two_draws_have_their_exact_law(method, form, kind):
-    options = {'k': 2, 'tau': 0.5, 'loop': form != 'without loops', **KINDS[kind]}
+@pytest.mark.parametrize(('method', 'form', 'setting'), EXACT)
+def test_two_draws_have_their_exact_law(method, form, setting):
+    options = {'k': 2, 'tau': 0.5, 'loop': form != 'without loops', **KINDS[setting]}
     budget = {'arrivals': options.pop('arrivals')} if 'arrivals' in options else {}
     options['budget'] = sampling.limits(method, options, **budget)
     sampler = GumbelKNNSampler.paper(LinearSimilarity(6), method=method, **options)
     x, kwargs, pair = alike(form)
     assert sampler.plan(x, **kwargs).method == method
     (source, target), weight = sampler(x, generator=seeded(3), **kwargs)
-    number = source % (6 if form == 'edge_index' else 5)
+    index = source % (6 if form == 'edge_index' else 5)
     if form == 'without loops':
         assert bool((source != target).all())
-        number = (source - target) % 6 - 1
+        index = (source - target) % 6 - 1
     matrix = torch.zeros(int(target.max()) + 1, 5)
-    matrix = matrix.index_put((target, number), weight.detach())[:RUNS]
+    matrix = matrix.index_put((target, index), weight.detach())[:RUNS]
     score = sampler.similarity(pair)[0].tolist()
-    score += [NULL] if 'null' in kind else []
+    score += [NULL] if 'null' in setting else []
     law = Counter()
-    if 'hard' in kind:  # How often each was drawn: independent draws.
-        found = Counter(tuple(row) for row in (2 * matrix).round().int().tolist())
+    if 'hard' in setting:  # How often each was drawn: independent draws.
+        counts = Counter(tuple(row) for row in (2 * matrix).round().int().tolist())
         p = torch.tensor(score).double().softmax(0).tolist()
         for i, j in itertools.product(range(len(p)), repeat=2):
             law[tuple((i == n) + (j == n) for n in range(5))] += p[i] * p[j]
     else:  # Soft weights fall in the order of the draws, so the order is tested, too.
         order = matrix.argsort(dim=1, descending=True).tolist()
         count = (matrix > 0).sum(dim=1).tolist()
-        found = Counter(tuple(o[:c]) for o, c in zip(order, count, strict=True))
+        counts = Counter(tuple(o[:c]) for o, c in zip(order, count, strict=True))
         for outcome, p in zip(*plackett_luce(score, 2), strict=True):
             law[tuple(j for j in outcome if j < 5)] += p
-    assert set(found) <= set(law)
-    check_law([found[key] for key in law], list(law.values()))
+    assert set(counts) <= set(law)
+    check_law([counts[key] for key in law], list(law.values()))
 
 
 @cache
@@ -157,7 +157,7 @@ def samples(sampler, num_sources, rows, seed):
 
 def statistics(draw, similarity, pair, seed):
     """Return means over the targets, a row for each call: calls are independent."""
-    generator, found = seeded(seed), []
+    generator, calls = seeded(seed), []
     h = normal(pair[0].size(0), 3, seed=3) + pair[0][:, :3]
     score, parameters = similarity(pair).detach(), [*similarity.parameters()]
     for _ in range(CALLS):
@@ -170,36 +170,36 @@ def statistics(draw, similarity, pair, seed):
         matrix = matrix.detach()
         means = {
             'loss': loss.detach(),
-            'gradient': torch.cat([part.flatten() for part in gradient]),
+            'gradient': torch.cat([value.flatten() for value in gradient]),
             'phi': phi.detach(),
             'largest': matrix.amax(dim=1).mean(),
             'square': matrix.square().sum() / rows,
             'entropy': torch.special.entr(matrix).sum() / rows,
         }
-        found.append({name: part.view(-1).double() for name, part in means.items()})
-    return {name: torch.stack([each[name] for each in found]) for name in found[0]}
+        calls.append({name: value.view(-1).double() for name, value in means.items()})
+    return {name: torch.stack([each[name] for each in calls]) for name in calls[0]}
 
 
 @cache
-def drawn_ragged(kind, method, tau, hard):
+def drawn_ragged(form, method, tau, hard):
     """Describe draws of targets with candidates of their own, or the definition."""
     torch.manual_seed(0)
     similarity = resolve_similarity('neural_gaussian', 6, out_channels=4)
-    sizes = torch.tensor(SIZES[kind])
+    sizes = torch.tensor(SIZES[form])
     batch = torch.arange(sizes.numel()).repeat_interleave(sizes)
     n = batch.numel()
     x, allowed = normal(n, 6, seed=1), batch.unsqueeze(1) == batch
     allowed &= ~torch.eye(n, dtype=torch.bool)
-    given = {'batch': batch}
-    if kind == 'edge_index':  # Another number of candidates for each target.
+    kwargs = {'batch': batch}
+    if form == 'edge_index':  # Another number of candidates for each target.
         allowed &= normal(n, n, seed=4) < torch.linspace(0.5, 3, n).unsqueeze(1)
-        given = {'edge_index': allowed.nonzero().t().flip(0)}
+        kwargs = {'edge_index': allowed.nonzero().t().flip(0)}
     options = {'k': 2, 'tau': tau, 'hard': hard, 'loop': False}
     sampler = GumbelKNNSampler.paper(similarity, **options)
-    assert sampler.plan(x, **given).method == 'race'
+    assert sampler.plan(x, **kwargs).method == 'race'
 
     def race(generator):
-        (source, target), weight = sampler(x, **given, generator=generator)
+        (source, target), weight = sampler(x, **kwargs, generator=generator)
         assert bool(allowed[target, source].all())
         return torch.zeros(n, n).index_put((target, source), weight)
 
@@ -214,10 +214,10 @@ def drawn_ragged(kind, method, tau, hard):
     return statistics(draw, similarity, (x, x), seed=1 + (method == 'race'))
 
 
-def excess(first, second, *names):
+def excess(sample, reference, *names):
     """Return the largest two-sample |z| by its Bonferroni bound, shared alike."""
     ratios = []
-    for a, b in ((first[name], second[name]) for name in names):
+    for a, b in ((sample[name], reference[name]) for name in names):
         z = (a.mean(0) - b.mean(0)) / ((a.var(0) + b.var(0)) / CALLS).sqrt()
         share = ERROR_RATE / len(names) / z.numel()
         ratios.append(float(z.abs().max()) / stats.t(2 * CALLS - 2).isf(share / 2))
@@ -233,18 +233,18 @@ def excess(first, second, *names):
     ],
 )
 def test_race_has_the_law_of_dense(name, tau, hard, scale):
-    found, expected = (drawn(name, m, tau, hard, scale) for m in ('race', 'dense'))
+    race, dense = (drawn(name, m, tau, hard, scale) for m in ('race', 'dense'))
     # The largest weight of hard draws is 1/2 in nearly all rows.
-    names = [part for part in OF_DENSE if not hard or part != 'largest']
-    assert excess(found, expected, *names) < 1
+    names = [key for key in OF_DENSE if not hard or key != 'largest']
+    assert excess(race, dense, *names) < 1
 
 
 @pytest.mark.parametrize(('tau', 'hard'), [(0.5, False), (0.75, False), (0.5, True)])
-@pytest.mark.parametrize('kind', SIZES)
-def test_ragged_race_has_the_law_of_dense(kind, tau, hard):
-    found, expected = (drawn_ragged(kind, m, tau, hard) for m in ('race', 'dense'))
-    names = [part for part in OF_DENSE if not hard or part != 'largest']
-    assert excess(found, expected, *names) < 1
+@pytest.mark.parametrize('form', SIZES)
+def test_ragged_race_has_the_law_of_dense(form, tau, hard):
+    race, dense = (drawn_ragged(form, m, tau, hard) for m in ('race', 'dense'))
+    names = [key for key in OF_DENSE if not hard or key != 'largest']
+    assert excess(race, dense, *names) < 1
 
 
 @pytest.mark.parametrize(
@@ -255,8 +255,8 @@ def test_ragged_race_has_the_law_of_dense(kind, tau, hard):
 def test_race_has_the_law_of_exact_first_arrivals(name, tau, num_tail):
     # Few of so many sources come up twice.
     options = {'num_tail': num_tail, 'num_sources': 4000}
-    found, expected = (drawn(name, m, tau, **options) for m in ('race', 'stream'))
-    assert excess(found, expected, *OF_STREAM) < 1
+    race, stream = (drawn(name, m, tau, **options) for m in ('race', 'stream'))
+    assert excess(race, stream, *OF_STREAM) < 1
 
 
 SOURCES, TARGETS, SEEDS = 200, 1200, 150
@@ -271,11 +271,11 @@ def means(method, first_seed):
     sampler = GumbelKNNSampler.paper(GaussianSimilarity(6), k=2, tau=0.5, method=method)
     assert sampler.plan(x).method == method
     with torch.no_grad():
-        found = [
+        sums = [
             sampler.propagate(x, h, generator=seeded(seed)).mean()
             for seed in range(first_seed, first_seed + SEEDS)
         ]
-    return torch.stack(found).double()
+    return torch.stack(sums).double()
 
 
 def test_the_variance_of_a_mean_over_targets_is_that_of_dense():
@@ -289,19 +289,20 @@ def test_the_variance_of_a_mean_over_targets_is_that_of_dense():
 RACES = 1000
 
 
-def ratio_deviation(first, second):
+def ratio_deviation(sums, reference):
     """Return the deviation of one race's share in the ratio of two means."""
-    ratio = first.mean() / second.mean()
-    return float((first - ratio * second).std() / second.mean())
+    ratio = sums.mean() / reference.mean()
+    return float((sums - ratio * reference).std() / reference.mean())
 
 
-def lost_by_race(tau, kept, n):
+def lost_by_race(tau, num_arrivals, n):
     """For races of equal scores what truncation takes, and what there is."""
     time = np.random.default_rng(7).exponential(size=(RACES, n))
     weight = np.sort(time ** (-1 / tau), axis=1)[:, ::-1]
     weight /= weight.sum(axis=1, keepdims=True)
-    lost, whole = weight[:, kept:].var(axis=1) * (n - kept), weight.var(axis=1) * n
-    return torch.from_numpy(lost), torch.from_numpy(whole)
+    lost = weight[:, num_arrivals:].var(axis=1) * (n - num_arrivals)
+    total = weight.var(axis=1) * n
+    return torch.from_numpy(lost), torch.from_numpy(total)
 
 
 def test_lost_variance_at_the_ends():
@@ -314,7 +315,7 @@ TRUNCATED = itertools.product(['stream', 'race'], [0.25, 1.0, 2.0, 5.0])
 
 
 @cache
-def squared_sums(tau, method, kept):
+def squared_sums(tau, method, num_arrivals):
     """Squares of sums over draws of equal scores, for each target."""
     h = torch.randn(N, 32, generator=seeded(0), dtype=torch.float64)
     h -= h.mean(dim=0)
@@ -324,11 +325,13 @@ def squared_sums(tau, method, kept):
             (relaxed_weights(score, 1, tau, generator=seeded(1)) @ h).square().mean(1)
         )
     pairs = matrix_pairs(score)
-    options = relax.DrawOptions(1, tau, kept, num_tail=N if kept < N else 0)
+    options = relax.DrawOptions(
+        1, tau, num_arrivals, num_tail=N if num_arrivals < N else 0
+    )
     if method == 'race':
-        arrivals, _ = race_arrivals(pairs, options, kept, generator=seeded(2))
+        arrivals, _ = race_arrivals(pairs, options, num_arrivals, generator=seeded(2))
     else:
-        arrivals = stream_arrivals(pairs, 1, kept, generator=seeded(1))
+        arrivals = stream_arrivals(pairs, 1, num_arrivals, generator=seeded(1))
     late = tail.draw_tail(pairs, options)
     return drawn_sum(h, pairs, arrivals, late, options).square().mean(1)
 
@@ -339,16 +342,16 @@ def squared_sums(tau, method, kept):
 def test_the_variance_of_a_truncated_sum(method, tau):
     # Of all sources in the tail those that have arrived must have left it: at tau = 5
     # the variance was two and a half times that of the definition.
-    kept, expected = tail.default_num_arrivals(tau), 1.0
+    num_arrivals, expected = tail.default_num_arrivals(tau), 1.0
     if method == 'all arrivals':
-        kept = N
+        num_arrivals = N
     else:
-        expected -= tail.lost_variance(tau, kept, N)
-    dense, found = squared_sums(tau, 'dense', N), squared_sums(tau, method, kept)
-    ratio = float(found.mean() / dense.mean())
-    deviation = ratio_deviation(found, dense) / math.sqrt(ALIKE)
-    if kept < N:  # The expectation is simulated with 64 races.
-        lost = ratio_deviation(*lost_by_race(tau, kept, N))
+        expected -= tail.lost_variance(tau, num_arrivals, N)
+    dense, sums = squared_sums(tau, 'dense', N), squared_sums(tau, method, num_arrivals)
+    ratio = float(sums.mean() / dense.mean())
+    deviation = ratio_deviation(sums, dense) / math.sqrt(ALIKE)
+    if num_arrivals < N:  # The expectation is simulated with 64 races.
+        lost = ratio_deviation(*lost_by_race(tau, num_arrivals, N))
         deviation = math.hypot(deviation, lost / 8)
     assert (
         abs(ratio - expected)

@@ -49,11 +49,11 @@ def floor_of(module):
 
 def names(root):
     """All modules by their names inside the package; the root is ''."""
-    found = {}
+    paths = {}
     for path in sorted(root.rglob('*.py')):
-        parts = path.relative_to(root).with_suffix('').parts
-        found['.'.join(parts[:-1] if parts[-1] == '__init__' else parts)] = path
-    return found
+        words = path.relative_to(root).with_suffix('').parts
+        paths['.'.join(words[:-1] if words[-1] == '__init__' else words)] = path
+    return paths
 
 
 def imports(path, modules):
@@ -69,8 +69,8 @@ def imports(path, modules):
             inner = (node.module or '').removeprefix(PACKAGE).removeprefix('.')
             targets = []
             for alias in node.names:
-                own = f'{inner}.{alias.name}'.removeprefix('.')
-                is_module = is_in(node.module or '', PACKAGE) and own in modules
+                name = f'{inner}.{alias.name}'.removeprefix('.')
+                is_module = is_in(node.module or '', PACKAGE) and name in modules
                 targets.append(
                     f'{node.module}.{alias.name}' if is_module else node.module or ''
                 )
@@ -83,10 +83,10 @@ def imports(path, modules):
 
 def owner_of(module):
     """The package inside which a private module may be imported, if it is private."""
-    parts = module.split('.')
-    private = [i for i, part in enumerate(parts) if part.startswith('_')]
+    packages = module.split('.')
+    private = [i for i, name in enumerate(packages) if name.startswith('_')]
     # What lies beside the packages serves them all.
-    return '.'.join(parts[: private[0]]) if private and private[0] > 0 else None
+    return '.'.join(packages[: private[0]]) if private and private[0] > 0 else None
 
 
 def complaint(module, target, modules):
@@ -103,12 +103,12 @@ def complaint(module, target, modules):
         return 'the __init__ of its own package'
     if (owner := owner_of(target)) is not None and not is_in(module, owner):
         return f"'{target}' is private to '{owner}'"
-    own, other = floor_of(module), floor_of(target)
-    if own is None or other is None:
-        return f"'{module if own is None else target}' has no floor"
-    if other > own:
-        return f"floor {other} ('{target}') from floor {own}"
-    if other == own and is_facade:
+    floor, target_floor = floor_of(module), floor_of(target)
+    if floor is None or target_floor is None:
+        return f"'{module if floor is None else target}' has no floor"
+    if target_floor > floor:
+        return f"floor {target_floor} ('{target}') from floor {floor}"
+    if target_floor == floor and is_facade:
         return f"sibling '{target}' by its __init__"
     return None
 

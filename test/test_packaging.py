@@ -26,9 +26,9 @@ def distribution(tmp_path_factory):
     folder = tmp_path_factory.mktemp('distribution')
     command = [sys.executable, 'setup.py', '-q', 'egg_info', '--egg-base', folder]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    (found,) = folder.iterdir()
-    metadata = Parser().parsestr((found / 'PKG-INFO').read_text(encoding='utf-8'))
-    files = (found / 'SOURCES.txt').read_text(encoding='utf-8').splitlines()
+    (egg_info,) = folder.iterdir()
+    metadata = Parser().parsestr((egg_info / 'PKG-INFO').read_text(encoding='utf-8'))
+    files = (egg_info / 'SOURCES.txt').read_text(encoding='utf-8').splitlines()
     urls = dict(line.split(', ') for line in metadata.get_all('Project-URL'))
     return SimpleNamespace(metadata=metadata, files=set(files), home=urls['Homepage'])
 
@@ -47,8 +47,8 @@ def read(name):
 
 
 def test_the_archive_holds_what_the_repository_holds(distribution, tracked):
-    wanted = {name for name in tracked if not LEFT_OUT.match(name)}
-    assert wanted - distribution.files == set()
+    expected = {name for name in tracked if not LEFT_OUT.match(name)}
+    assert expected - distribution.files == set()
     assert {name for name in distribution.files if LEFT_OUT.match(name)} == set()
 
 
@@ -57,10 +57,10 @@ def test_the_wheel_holds_what_the_package_reads(tracked, tmp_path):
     command += ['build_py', '--build-lib', tmp_path / 'lib']
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     built = [path for path in (tmp_path / 'lib').rglob('*') if path.is_file()]
-    found = {path.relative_to(tmp_path / 'lib').as_posix() for path in built}
-    wanted = {name for name in tracked if name.startswith('torch_geometric_gsl/')}
-    assert 'torch_geometric_gsl/visualization/assets/vendor.js' in wanted
-    assert wanted - found == set()
+    in_wheel = {path.relative_to(tmp_path / 'lib').as_posix() for path in built}
+    expected = {name for name in tracked if name.startswith('torch_geometric_gsl/')}
+    assert 'torch_geometric_gsl/visualization/assets/vendor.js' in expected
+    assert expected - in_wheel == set()
 
 
 def test_metadata(distribution):
@@ -80,8 +80,8 @@ def test_the_version_is_the_same_everywhere(tracked):
         rf'^_*version_* *= *[\'"]{re.escape(version)}\b', re.MULTILINE
     )
     files = [name for name in tracked if name.endswith(('.py', '.toml'))]
-    found = [name for name in files if assigned.search(read(name))]
-    assert found == ['torch_geometric_gsl/__init__.py']
+    assigning = [name for name in files if assigned.search(read(name))]
+    assert assigning == ['torch_geometric_gsl/__init__.py']
     citation = yaml.safe_load(read('CITATION.cff'))
     recipe = yaml.safe_load(read('conda/recipe.yaml'))
     assert citation['version'] == recipe['context']['version'] == version
@@ -93,10 +93,10 @@ def test_the_conda_recipe_has_the_same_requirements(distribution):
     names = {'torch': 'pytorch', 'torch-geometric': 'pytorch_geometric'}
     metadata = distribution.metadata
     needed = [line for line in metadata.get_all('Requires-Dist') if ';' not in line]
-    parts = [re.fullmatch(r'([\w-]+)(.*)', line).groups() for line in needed]
-    wanted = {f'{names[name]} {bound}' for name, bound in parts}
-    wanted.add(f'python {metadata["Requires-Python"]}')
-    assert {*recipe['requirements']['run']} == wanted
+    requirements = [re.fullmatch(r'([\w-]+)(.*)', line).groups() for line in needed]
+    expected = {f'{names[name]} {bound}' for name, bound in requirements}
+    expected.add(f'python {metadata["Requires-Python"]}')
+    assert {*recipe['requirements']['run']} == expected
     setuptools = (
         read('pyproject.toml').split('requires = ["setuptools')[1].split('"')[0]
     )
@@ -134,18 +134,18 @@ def test_tests_run_with_the_oldest_and_the_newest_versions(distribution):
     requirements = distribution.metadata.get_all('Requires-Dist', [])
     oldest = re.findall(r'^torch>=(.*)$', '\n'.join(requirements), re.MULTILINE)
     newest = re.findall(r'^TORCH .*==(.*)$', read('Makefile'), re.MULTILINE)
-    first, last = matrix['torch']
-    assert [first, last] == [f'{oldest[0]}.0', newest[0]]
+    lowest, highest = matrix['torch']
+    assert [lowest, highest] == [f'{oldest[0]}.0', newest[0]]
     assert matrix['python'][0] == distribution.metadata['Requires-Python'][2:]
     # One line of constraints for each, of requirements without a space.
-    given = {each['torch']: each['constraints'].split() for each in matrix['include']}
-    names = {v: [re.split('[<=]', word)[0] for word in given[v]] for v in given}
-    assert names == {each: ['torch-geometric'] for each in (first, last)}
+    pins = {each['torch']: each['constraints'].split() for each in matrix['include']}
+    names = {v: [re.split('[<=]', word)[0] for word in pins[v]] for v in pins}
+    assert names == {each: ['torch-geometric'] for each in (lowest, highest)}
 
 
 def test_no_command_needs_the_address(distribution, tracked):
-    place = re.escape(distribution.home.removeprefix('https://'))
-    command = re.compile(rf'^ *(\$ )?(pip|git|curl|wget) .*{place}', re.MULTILINE)
+    address = re.escape(distribution.home.removeprefix('https://'))
+    command = re.compile(rf'^ *(\$ )?(pip|git|curl|wget) .*{address}', re.MULTILINE)
     assert command.search(f'pip install git+{distribution.home}')
     pages = [name for name in tracked if re.search(r'\.(md|rst|py)$', name)]
     assert [name for name in pages if command.search(read(name))] == []
@@ -159,13 +159,13 @@ def test_links_of_the_readme_lead_somewhere():
 
 
 def test_commands_to_install_work_in_a_clone(distribution, tracked):
-    named = set()
+    requested = set()
     for name in tracked:
         if name.endswith(('.py', '.rst', '.md')):
             text = (ROOT / name).read_text(encoding='utf-8')
             # Nothing of that name is published.
             assert not re.search(r'torch_geometric_gsl' + r'\[[a-z]', text), name
-            named |= set(re.findall(r"pip install (?:-e )?'\.\[(.+?)\]'", text))
+            requested |= set(re.findall(r"pip install (?:-e )?'\.\[(.+?)\]'", text))
     extras = set(distribution.metadata.get_all('Provides-Extra'))
-    assert named
-    assert {extra for names in named for extra in names.split(',')} <= extras
+    assert requested
+    assert {extra for names in requested for extra in names.split(',')} <= extras

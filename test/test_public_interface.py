@@ -119,20 +119,20 @@ def numbers(out):
 
 
 CASES = [
-    pytest.param(factory, id=f'{name}-{number}')
+    pytest.param(factory, id=f'{name}-{i}')
     for name, factories in FACTORIES.items()
-    for number, factory in enumerate(factories)
+    for i, factory in enumerate(factories)
 ]
 
 
 def public_modules():
-    found = []
+    names = []
     for name in gsl.__all__:
         value = getattr(gsl, name)
         is_module = inspect.isclass(value) and issubclass(value, torch.nn.Module)
         if is_module and not inspect.isabstract(value):
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def all_modules():
@@ -178,7 +178,7 @@ def test_reset_reproduces_a_fresh_init(factory, monkeypatch):
 
     # Also those of private bases, whose reset is that of a public class, and of parts.
     kinds = {base for name in public_modules() for base in getattr(gsl, name).__mro__}
-    kinds |= {base for part in factory().modules() for base in type(part).__mro__}
+    kinds |= {base for m in factory().modules() for base in type(m).__mro__}
     for cls in kinds:
         is_own = cls.__module__.startswith('torch_geometric_gsl')
         if is_own and 'reset_parameters' in vars(cls):
@@ -263,7 +263,7 @@ def documented(doc):
 
     Those that are as in another class are looked up there.
     """
-    found = {}
+    arguments = {}
     entries = ARGS.search(f'{inspect.cleandoc(doc)}\n')[1]
     for entry in re.split(r'^ {4}(?=\S)', entries, flags=re.MULTILINE)[1:]:
         match, default = ENTRY.match(entry), DEFAULT.search(entry)
@@ -271,15 +271,15 @@ def documented(doc):
         names, is_optional = match[1].split(', '), match[2].endswith('optional')
         shared = SHARED.search(entry)
         if shared is not None and default is None and not names[0].startswith('*'):
-            others = documented(inspect.getdoc(getattr(gsl, shared[1])))
+            inherited = documented(inspect.getdoc(getattr(gsl, shared[1])))
             for name in names:
-                assert name in others, f'{name!r} is not documented in {shared[1]}'
-                assert others[name][0] == is_optional, f'{name!r} is optional once'
-                found[name] = others[name]
+                assert name in inherited, f'{name!r} is not documented in {shared[1]}'
+                assert inherited[name][0] == is_optional, f'{name!r} is optional once'
+                arguments[name] = inherited[name]
         else:
             assert len(names) == 1, f'{names} share a description'
-            found[names[0]] = (is_optional, default and default[1])
-    return found
+            arguments[names[0]] = (is_optional, default and default[1])
+    return arguments
 
 
 def callables():
@@ -288,14 +288,16 @@ def callables():
         for name, value in vars(module).items():
             if getattr(value, '__module__', '') != module.__name__:
                 continue
-            places = [(name, value)]
+            members = [(name, value)]
             if inspect.isclass(value):
-                places += [(f'{name}.{own}', part) for own, part in vars(value).items()]
-            for path, place in places:
-                doc = getattr(place, '__doc__', None) or ''
-                is_public = callable(place) and not re.search(r'(^|\.)_', path)
+                members += [
+                    (f'{name}.{key}', member) for key, member in vars(value).items()
+                ]
+            for path, member in members:
+                doc = getattr(member, '__doc__', None) or ''
+                is_public = callable(member) and not re.search(r'(^|\.)_', path)
                 if is_public and re.search(r'^\s*Args:$', doc, re.MULTILINE):
-                    yield f'{module.__name__}.{path}', place, doc
+                    yield f'{module.__name__}.{path}', member, doc
 
 
 #: What documented defaults are written with.
@@ -303,7 +305,7 @@ NAMES = {'math': math, 'torch': torch, 'Budget': gsl.Budget}
 
 
 def differences(value, doc):
-    found = []
+    errors = []
     entries = documented(doc)
     parameters = inspect.signature(value).parameters
     signature = {
@@ -313,17 +315,17 @@ def differences(value, doc):
         if name != 'self'
     }
     if list(entries) != list(signature):
-        found.append(f'{list(entries)} are documented, not {list(signature)}')
+        errors.append(f'{list(entries)} are documented, not {list(signature)}')
     for name, parameter in signature.items():
         optional, default = entries.get(name, (False, None))
         if name.startswith('*'):
             continue
         has_default = parameter.default is not inspect.Parameter.empty
         if optional != has_default or (default is not None) != has_default:
-            found.append(f"'{name}' is optional in one place only")
+            errors.append(f"'{name}' is optional in one place only")
         elif has_default and eval(default, NAMES) != parameter.default:
-            found.append(f"'{name}' is {parameter.default!r}, not {default}")
-    return found
+            errors.append(f"'{name}' is {parameter.default!r}, not {default}")
+    return errors
 
 
 DOCUMENTED = {path: (value, doc) for path, value, doc in callables()}
@@ -331,9 +333,9 @@ DOCUMENTED = {path: (value, doc) for path, value, doc in callables()}
 
 def test_every_constructor_is_documented():
     # A class that inherits its constructor takes the arguments of its base.
-    own = {name for name in public_modules() if '__init__' in vars(getattr(gsl, name))}
-    assert len(own) > 10
-    assert own <= {path.split('.')[-1] for path in DOCUMENTED}
+    names = {n for n in public_modules() if '__init__' in vars(getattr(gsl, n))}
+    assert len(names) > 10
+    assert names <= {path.split('.')[-1] for path in DOCUMENTED}
 
 
 @pytest.mark.parametrize('path', DOCUMENTED)
@@ -342,15 +344,15 @@ def test_documented_defaults_equal_the_signature(path):
 
 
 def test_docstrings_of_functions_open_with_a_verb():
-    found = [
+    docs = [
         (f'{path.stem}.{node.name}', ast.get_docstring(node) or '')
         for path in Path(gsl.__file__).parent.rglob('*.py')
         for node in ast.walk(ast.parse(path.read_text(encoding='utf-8')))
         if isinstance(node, ast.FunctionDef)
     ]
-    assert len(found) > 300
+    assert len(docs) > 300
     nouns = re.compile(r'(The|An?|This|Whether|Number|If|For)\b')
-    assert [name for name, doc in found if nouns.match(doc)] == []
+    assert [name for name, doc in docs if nouns.match(doc)] == []
 
 
 @pytest.mark.parametrize('name', public_modules())
@@ -358,11 +360,11 @@ def test_docstring(name):
     doc = inspect.getdoc(getattr(gsl, name)) or ''
     # Similarities share arguments and shapes, which their base documents.
     is_similarity = issubclass(getattr(gsl, name), gsl.Similarity)
-    whole = doc + (inspect.getdoc(gsl.Similarity) if is_similarity else '')
-    for part in ('Args:', 'Shapes:'):
-        assert f'\n{part}' in whole, part
-    for part in ('Example:\n    >>>', '.. math::'):
-        assert f'\n{part}' in doc, part
+    text = doc + (inspect.getdoc(gsl.Similarity) if is_similarity else '')
+    for heading in ('Args:', 'Shapes:'):
+        assert f'\n{heading}' in text, heading
+    for heading in ('Example:\n    >>>', '.. math::'):
+        assert f'\n{heading}' in doc, heading
     link = r'<https://(arxiv\.org/abs/\d{4}\.\d{5}|doi\.org/10\.\d{4}/\S+)>`_\s+paper'
     assert re.search(link, doc), 'a link to a paper, followed by the word paper'
     assert '\nwhere ' in doc, 'a line that begins with where'
@@ -373,9 +375,9 @@ CLASSES = [name for name in gsl.__all__ if isinstance(getattr(gsl, name), type)]
 
 @pytest.mark.parametrize('name', CLASSES)
 def test_a_class_has_the_signature_of_its_constructor(name):
-    kind = getattr(gsl, name)
-    _, *expected = inspect.signature(kind.__init__).parameters.values()
-    if issubclass(kind, tuple | Warning) or inspect.isabstract(kind):
+    cls = getattr(gsl, name)
+    _, *expected = inspect.signature(cls.__init__).parameters.values()
+    if issubclass(cls, tuple | Warning) or inspect.isabstract(cls):
         return  # Made by `__new__`, or not made at all.
-    assert list(inspect.signature(kind).parameters.values()) == expected
+    assert list(inspect.signature(cls).parameters.values()) == expected
     assert [p.name for p in expected][:2] != ['args', 'kwargs']

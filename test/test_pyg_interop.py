@@ -26,16 +26,16 @@ def make(**kwargs):
 def test_candidates_as_an_edge_index(training):
     sampler, x = make().train(training), features()
     plain = torch.randint(N, (2, 40), generator=seeded(1))
-    found = []
+    graphs = []
     for edge_index in (plain, EdgeIndex(plain, sparse_size=(N, N))):
         sampler.train(training)
         args = {'edge_index': edge_index}
         twins = [seeded(2) for _ in range(2)]
         graph = sampler(x, **args, generator=twins[0])
-        found.append([*graph, sampler.propagate(x, x, **args, generator=twins[1])])
-    for first, second in zip(*found, strict=True):
-        assert type(second) is Tensor
-        assert torch.equal(first, second)
+        graphs.append([*graph, sampler.propagate(x, x, **args, generator=twins[1])])
+    for tensor, twin in zip(*graphs, strict=True):
+        assert type(twin) is Tensor
+        assert torch.equal(tensor, twin)
 
 
 @pytest.mark.parametrize('training', [True, False])
@@ -67,7 +67,7 @@ def test_layers_against_matrices(layer, options, training):
 @pytest.mark.parametrize('training', [True, False])
 def test_adj_t(training):
     pytest.importorskip('torch_sparse')
-    found = []
+    results = []
     for return_adj_t in (True, False):
         sampler = make().train(training)
         conv = GCNConv(IN, OUT, add_self_loops=False)
@@ -77,5 +77,5 @@ def test_adj_t(training):
         out = conv(x, graph) if return_adj_t else conv(x, *graph)
         out.square().sum().backward()
         check_gradients(sampler, conv)
-        found.append([out.detach(), x.grad, *(p.grad for p in sampler.parameters())])
-    torch.testing.assert_close(*found)
+        results.append([out.detach(), x.grad, *(p.grad for p in sampler.parameters())])
+    torch.testing.assert_close(*results)

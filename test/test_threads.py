@@ -32,8 +32,8 @@ def test_features_are_ordered_once(monkeypatch):
     sparse, lin = x.to_sparse_csr(), Linear(5, 3)
     with torch.no_grad():
         expected = lin(x)
-        for found in at_once(lambda: linear.apply_linear(lin, sparse)):
-            torch.testing.assert_close(found, expected)
+        for out in at_once(lambda: linear.apply_linear(lin, sparse)):
+            torch.testing.assert_close(out, expected)
     assert len(made) == 1
 
 
@@ -70,6 +70,6 @@ def test_models_of_many_threads(is_training):
         return [out, *torch.autograd.grad(out.square().sum(), list(model.parameters()))]
 
     expected = step()
-    for found in at_once(step):
-        for one, other in zip(found, expected, strict=True):
-            assert torch.equal(one, other)
+    for results in at_once(step):
+        for result, reference in zip(results, expected, strict=True):
+            assert torch.equal(result, reference)

@@ -29,32 +29,32 @@ def graph():
 
 def test_edges_per_target_and_repr(graph):
     # Target 4 has one edge, target 3 has none and does not count.
-    more = torch.cat([graph.edge_index, torch.tensor([[1], [4]])], dim=1)
-    uneven = SampledGraph(more, torch.ones(5))
+    edge_index = torch.cat([graph.edge_index, torch.tensor([[1], [4]])], dim=1)
+    uneven = SampledGraph(edge_index, torch.ones(5))
     assert uneven.edges_per_target == pytest.approx(5 / 3)
     assert str(uneven) == (
         'SampledGraph(edge_index=[2, 5], edge_weight=[5], edges_per_target=1.7)'
     )
     assert NOTHING.edges_per_target == 0
     # Without values there is nothing to count, but something to print.
-    for other in (SampledGraph(*[part.to('meta') for part in graph]), ('a', 'b')):
-        first, second = other
-        expected = f'SampledGraph({first!r}, {second!r})'
-        assert str(SampledGraph(first, second)) == expected
+    for pair in (SampledGraph(*[tensor.to('meta') for tensor in graph]), ('a', 'b')):
+        edges, weights = pair
+        expected = f'SampledGraph({edges!r}, {weights!r})'
+        assert str(SampledGraph(edges, weights)) == expected
 
 
 @pytest.mark.parametrize(
-    ('threshold', 'kept'),
+    ('threshold', 'remaining'),
     [(-1.0, [0, 1, 2, 3]), (None, [0, 1, 2]), (0.25, [1, 2]), (1.0, [])],
 )
-def test_prune(graph, threshold, kept):
+def test_prune(graph, threshold, remaining):
     weight = graph.edge_weight.requires_grad_()
     pruned = graph.prune() if threshold is None else graph.prune(threshold)
     assert isinstance(pruned, SampledGraph)
-    assert torch.equal(pruned.edge_index, graph.edge_index[:, kept])
-    assert torch.equal(pruned.edge_weight, weight[kept])
+    assert torch.equal(pruned.edge_index, graph.edge_index[:, remaining])
+    assert torch.equal(pruned.edge_weight, weight[remaining])
     pruned.edge_weight.sum().backward()
-    assert weight.grad.tolist() == [float(i in kept) for i in range(4)]
+    assert weight.grad.tolist() == [float(i in remaining) for i in range(4)]
 
 
 def test_neighbours(graph):
@@ -67,7 +67,7 @@ def test_neighbours(graph):
     tied = SampledGraph(graph.edge_index, torch.ones(4))
     assert tied.neighbours(torch.tensor(1))[0].tolist() == [0, 1]
     # Node 2 is a source only; of a pair it is no target.
-    assert [part.tolist() for part in graph.neighbours(2)] == [[], []]
+    assert [tensor.tolist() for tensor in graph.neighbours(2)] == [[], []]
     for of, node, size in (
         (graph, 3, 3),
         (graph, -1, 3),
@@ -86,9 +86,9 @@ def test_is_sorted_by_target(edges):
     expected = [(i, j) for j, i in edges] == sorted((i, j) for j, i in edges)
     edge_index = torch.tensor(edges, dtype=torch.long).view(-1, 2).t()
     assert is_sorted_by_target(edge_index) is expected
-    known = EdgeIndex(edge_index.contiguous(), sparse_size=(4, 4))
-    assert type(plain_edges(known)) is Tensor
-    assert torch.equal(plain_edges(known), edge_index)
+    wrapped = EdgeIndex(edge_index.contiguous(), sparse_size=(4, 4))
+    assert type(plain_edges(wrapped)) is Tensor
+    assert torch.equal(plain_edges(wrapped), edge_index)
 
 
 @pytest.mark.parametrize('order', [[0, 1, 2, 3], [3, 0, 2, 1], [1, 0, 2, 3]])

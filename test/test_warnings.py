@@ -50,9 +50,9 @@ def make_chain(tmp_path, monkeypatch):
 
     def make(name):
         module = import_module('my_chain')
-        kind = getattr(module, name)
-        monkeypatch.setattr(kind, 'forward', kind.forward)  # It is replaced.
-        chain = module.make(kind, [make_conv(), make_conv()])
+        cls = getattr(module, name)
+        monkeypatch.setattr(cls, 'forward', cls.forward)  # It is replaced.
+        chain = module.make(cls, [make_conv(), make_conv()])
         file = chain.forward.__code__.co_filename
         assert Path(file).parent == Path(tempfile.gettempdir())
         return chain
@@ -104,29 +104,29 @@ def test_a_batch_warns_once_a_call(training, way):
     rows = X[:300] if training else X
     x, batch = torch.cat([rows, rows]), torch.arange(2).repeat_interleave(len(rows))
     args = (x, x) if way == 'propagate' else (x,)
-    kind = gsl.TruncatedRaceWarning if training else gsl.SampledEvaluationWarning
+    category = gsl.TruncatedRaceWarning if training else gsl.SampledEvaluationWarning
     for _ in range(2):  # A later call tells of it again.
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter('always')
             getattr(sampler, way)(*args, batch=batch)
-        found = [warning.category for warning in seen]
+        categories = [warning.category for warning in seen]
         # PyG imports what warns of itself.
-        assert [each for each in found if each is not DeprecationWarning] == [kind]
+        assert [c for c in categories if c is not DeprecationWarning] == [category]
 
 
 @pytest.mark.parametrize(
-    ('kind', 'layers'), [('sampler', 1), ('graph_module', 1), ('Sequential', 2)]
+    ('caller', 'layers'), [('sampler', 1), ('graph_module', 1), ('Sequential', 2)]
 )
-def test_later_lines_are_warned_too(kind, layers, make_chain):
+def test_later_lines_are_warned_too(caller, layers, make_chain):
     run = partial(make_sampler().propagate, h=X)
-    if kind != 'sampler':
-        run = make_chain(kind) if layers > 1 else make_graph_module()
+    if caller != 'sampler':
+        run = make_chain(caller) if layers > 1 else make_graph_module()
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter('default')  # Once for each line, as Python does.
         for _ in range(2):
-            first = line(), run(X)
-        second = line(), run(X)
-    lines = [first[0]] * layers + [second[0]] * layers
+            first_call = line(), run(X)
+        second_call = line(), run(X)
+    lines = [first_call[0]] * layers + [second_call[0]] * layers
     assert [warning.lineno for warning in seen] == lines
 
 

@@ -30,28 +30,28 @@ IMPLEMENTATIONS = ('race', 'stream', 'dense', 'nodeformer-1', 'nodeformer-4')
     [('race', 'T'), *((name, 'full') for name in IMPLEMENTATIONS)],
 )
 def test_agrees(implementation, variant, workload):
-    found = compare(implementation, variant, workload)
-    assert found.agrees, found.detail
+    agreement = compare(implementation, variant, workload)
+    assert agreement.agrees, agreement.detail
 
 
-def shifted(own):
-    return lambda *args: own(*args) + 0.01
+def shifted(function):
+    return lambda *args: function(*args) + 0.01
 
 
-def larger(own):
-    return lambda *args: 1.01 * own(*args)
+def larger(function):
+    return lambda *args: 1.01 * function(*args)
 
 
-def of_one_source(own):
+def of_one_source(function):
     def propose(*args):
-        source, level, gap = own(*args)
+        source, level, gap = function(*args)
         return torch.zeros_like(source), level, gap
 
     return propose
 
 
-def without_gradient(own):
-    return lambda query, key, *args: own(query.detach(), key, *args)
+def without_gradient(function):
+    return lambda query, key, *args: function(query.detach(), key, *args)
 
 
 @pytest.mark.parametrize(
@@ -67,5 +67,5 @@ def without_gradient(own):
 )
 def test_sees_a_mistake(implementation, where, name, mistake, workload, monkeypatch):
     monkeypatch.setattr(where, name, mistake(getattr(where, name)))
-    found = compare(implementation, 'full', workload)
-    assert not found.agrees, found.detail
+    agreement = compare(implementation, 'full', workload)
+    assert not agreement.agrees, agreement.detail

@@ -14,14 +14,14 @@ CPU = torch.device('cpu')
 @pytest.mark.parametrize('method', gpu.METHODS)
 def test_a_method_equals_itself(method):
     for form in ('all', 'pair', 'batch'):
-        found = gpu.check_method(CPU, method, 'mixture', form, 30)
-        assert found['different_targets'] == 0
-        assert max(found['errors']) == 0
+        differences = gpu.check_method(CPU, method, 'mixture', form, 30)
+        assert differences['different_targets'] == 0
+        assert max(differences['errors']) == 0
 
 
 @pytest.mark.parametrize('is_learned', [False, True])
 def test_another_sampler_is_seen(monkeypatch, is_learned):
-    def other(sampler):
+    def perturbed(sampler):
         sampler = copy.deepcopy(sampler)
         if is_learned:
             sampler.similarity.w_b.data.mul_(1.5)
@@ -29,7 +29,7 @@ def test_another_sampler_is_seen(monkeypatch, is_learned):
             sampler.k = 2
         return sampler
 
-    monkeypatch.setattr(gpu, 'copy', SimpleNamespace(deepcopy=other))
+    monkeypatch.setattr(gpu, 'copy', SimpleNamespace(deepcopy=perturbed))
     with pytest.raises(AssertionError, match='have other neighbours'):
         gpu.check_method(CPU, 'race', 'neural_gaussian', 'all', 30)
 

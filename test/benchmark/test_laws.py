@@ -17,14 +17,14 @@ SHORT = ['--repeats', '20', '--similarities', 'linear', '--tau', '0.5', '--scale
 
 
 @pytest.fixture
-def found(monkeypatch):
+def scores(monkeypatch):
     """The z-scores of each setting in place of those of a run."""
     z = {'loss': [1.0], 'entropy': [1.0], 'gradient': [0, -1.0]}
 
     def run(setting, repeats, seed):
-        parts = {name: Comparison(values, values) for name, values in z.items()}
+        comparisons = {name: Comparison(values, values) for name, values in z.items()}
         numbers = {'num_sources': 2, 'num_targets': 1, 'variance_ratio': 1.0}
-        return setting._asdict() | numbers | parts
+        return setting._asdict() | numbers | comparisons
 
     monkeypatch.setattr(laws, 'run_setting', run)
     return z
@@ -42,8 +42,8 @@ def found(monkeypatch):
         ('entropy_stream', [99.0], True),
     ],
 )
-def test_exit_status(name, values, is_failure, found, tmp_path, capsys):
-    found[name] = values
+def test_exit_status(name, values, is_failure, scores, tmp_path, capsys):
+    scores[name] = values
     args = [*SHORT, '--out', str(tmp_path / 'laws.json')]
     if is_failure:
         with pytest.raises(SystemExit, match='1'):
@@ -58,10 +58,10 @@ def test_exit_status(name, values, is_failure, found, tmp_path, capsys):
 
 
 def row(**z):
-    found = {
+    comparisons = {
         name: Comparison(values, [0.0] * len(values)) for name, values in z.items()
     }
-    return found | {'similarity': 'linear', 'variance_ratio': 1.5}
+    return comparisons | {'similarity': 'linear', 'variance_ratio': 1.5}
 
 
 @pytest.mark.parametrize('degrees', [18, 98, 1998])

@@ -83,8 +83,8 @@ def test_sharp_agreement_sees_a_mistake(monkeypatch):
         sharp.make_similarity('bell', 32),
     )
     assert agreement.check_race(x, similarity, 10.0, seed=0)['agrees']
-    own = PairScores.rows
-    monkeypatch.setattr(PairScores, 'rows', lambda *args: 0.9 * own(*args))
+    rows = PairScores.rows
+    monkeypatch.setattr(PairScores, 'rows', lambda *args: 0.9 * rows(*args))
     assert not agreement.check_race(x, similarity, 10.0, seed=0)['agrees']
 
 
@@ -120,8 +120,8 @@ def test_the_limit_leaves_three_rounds(limit, rounds, monkeypatch):
     clock = SimpleNamespace(perf_counter=read, process_time=read)
     monkeypatch.setattr(measure, 'time', clock)
     # Two seconds a round, the one that is not counted included.
-    found = measure.interleave({'a': wait, 'b': wait}, 7, limit)
-    assert found == {'a': [1.0] * rounds, 'b': [1.0] * rounds}
+    times = measure.interleave({'a': wait, 'b': wait}, 7, limit)
+    assert times == {'a': [1.0] * rounds, 'b': [1.0] * rounds}
 
 
 @pytest.mark.parametrize('agrees', [True, False])

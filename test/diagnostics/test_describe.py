@@ -138,11 +138,11 @@ def test_describe_model_against_the_definition(loop):
     assert names == ['convs.0.sampler', 'convs.1.sampler']
     model.eval()
     inputs = [x, torch.nn.functional.elu(model.convs[0](x))]
-    for layer, conv, given in zip(summary.layers, model.convs, inputs, strict=True):
-        h = conv.lin(given).detach()
+    for layer, conv, features in zip(summary.layers, model.convs, inputs, strict=True):
+        h = conv.lin(features).detach()
         similarity = conv.sampler.similarity
-        found = layer.candidates, layer.entropy, layer.effective_candidates
-        torch.testing.assert_close(found, tuple(conv.sampler.distribution(h)[:3]))
+        shown = layer.candidates, layer.entropy, layer.effective_candidates
+        torch.testing.assert_close(shown, tuple(conv.sampler.distribution(h)[:3]))
         score = 2 * similarity(h).detach()
         if not loop:
             score.fill_diagonal_(-math.inf)
@@ -197,10 +197,10 @@ def test_describe_model_reports_gradients():
     model.convs[1].sampler.similarity.w_c.grad = None
     model.convs[0].sampler.similarity.w_b.grad.fill_(0.5)
     before = [None if p.grad is None else p.grad.clone() for p in model.parameters()]
-    first, second = describe_model(model, x).layers
-    assert first.grad_norms['w_b'] == pytest.approx(0.5 * 8**0.5)
-    assert second.grad_norms['w_c'] is None
-    assert 'w_c none' in str(second)
+    hidden, last = describe_model(model, x).layers
+    assert hidden.grad_norms['w_b'] == pytest.approx(0.5 * 8**0.5)
+    assert last.grad_norms['w_c'] is None
+    assert 'w_c none' in str(last)
     for parameter, grad in zip(model.parameters(), before, strict=True):
         assert (parameter.grad is None) == (grad is None)
         assert grad is None or torch.equal(parameter.grad, grad)
@@ -219,15 +219,15 @@ def test_describe_model_leaves_the_model_as_it_was():
             for m in model.modules()
         ]
 
-    own, state = traces(), torch.get_rng_state()
+    before, state = traces(), torch.get_rng_state()
     x = torch.randn(9, 4, generator=torch.Generator())
-    first, again = (describe_model(model, x).layers[1].entropy for _ in range(2))
-    assert torch.equal(first, again)
+    value, again = (describe_model(model, x).layers[1].entropy for _ in range(2))
+    assert torch.equal(value, again)
     assert torch.equal(torch.get_rng_state(), state)
     with pytest.raises(ValueError, match="'x' must have 4 channels"):
         describe_model(model, torch.randn(9, 5))
     assert [module.training for module in model.modules()] == modes
-    assert traces() == own
+    assert traces() == before
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_uniform_sampling_warns_above_the_threshold(scale, warns):
 def numbers(text, name):
     """The numbers of the only row of that name."""
     (row,) = [line for line in text.splitlines() if line.strip().startswith(name)]
-    return [float(number) for number in row.replace(name, '').split()]
+    return [float(value) for value in row.replace(name, '').split()]
 
 
 def test_graph_summary():

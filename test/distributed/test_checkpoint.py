@@ -15,44 +15,44 @@ from torch_geometric_gsl.distributed import (
 )
 
 
-def train(path, first, last, sizes=None, rank=0):
+def train(path, start, end, sizes=None, rank=0):
     """Train from a step to another, from the file and into it."""
     shard = RowShard(N if sizes is None else sizes[rank])
     rows = slice(*shard.rows)
-    torch.manual_seed(first)  # What was random before is read from the file.
+    torch.manual_seed(start)  # What was random before is read from the file.
     model = GSLNet(IN, 8, 2, OUT, k=3).double()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
-    generator = torch.Generator().manual_seed(first)
-    parts = {'generator': generator, 'scheduler': scheduler}
-    done = load_checkpoint(path, model, optimizer, missing_ok=first == 0, **parts)
-    assert done == first
+    generator = torch.Generator().manual_seed(start)
+    state = {'generator': generator, 'scheduler': scheduler}
+    done = load_checkpoint(path, model, optimizer, missing_ok=start == 0, **state)
+    assert done == start
     x = numbers(0, N, IN)[rows]
-    for _ in range(first, last):
+    for _ in range(start, end):
         optimizer.zero_grad()
         options = {'generator': generator, 'shard': shard}
         model.loss(x, *labels('net', rows), **options).backward()
         shard.sum_gradients(model)
         optimizer.step()
         scheduler.step()
-    save_checkpoint(path, model, optimizer, last, **parts)
+    save_checkpoint(path, model, optimizer, end, **state)
     return [p.detach() for p in model.parameters()]
 
 
-def train_on_ranks(rank, path, first, last, sizes):
-    return train(path, first, last, sizes, rank)
+def train_on_ranks(rank, path, start, end, sizes):
+    return train(path, start, end, sizes, rank)
 
 
 def test_other_numbers_of_ranks_go_on(tmp_path):
     expected = train(tmp_path / 'straight.pt', 0, 6)
     path = tmp_path / 'last.pt'
-    for number, (first, world_size) in enumerate([(0, 2), (2, 3)]):
-        folder = tmp_path / str(number)
+    for i, (start, world_size) in enumerate([(0, 2), (2, 3)]):
+        folder = tmp_path / str(i)
         folder.mkdir()
-        args = path, first, first + 2, blocks(N, world_size)
-        found = run_ranks(train_on_ranks, world_size, folder, *args)
-        for parameters in found[1:]:
-            torch.testing.assert_close(parameters, found[0], rtol=0, atol=0)
+        args = path, start, start + 2, blocks(N, world_size)
+        ranks = run_ranks(train_on_ranks, world_size, folder, *args)
+        for parameters in ranks[1:]:
+            torch.testing.assert_close(parameters, ranks[0], rtol=0, atol=0)
     torch.testing.assert_close(train(path, 4, 6), expected)
     assert sorted(file.name for file in tmp_path.glob('*.pt')) == [
         'last.pt',
@@ -77,9 +77,9 @@ def killed(rank, path):
 
 def test_a_killed_save_leaves_the_former_file(tmp_path):
     path = tmp_path / 'last.pt'
-    first, other = run_ranks(killed, 2, tmp_path, path)
-    assert first is None
-    assert other.startswith(('RuntimeError', 'DistBackendError'))
+    killed_rank, survivor = run_ranks(killed, 2, tmp_path, path)
+    assert killed_rank is None
+    assert survivor.startswith(('RuntimeError', 'DistBackendError'))
     assert load_checkpoint(path, torch.nn.Linear(2, 3)) == 1
 
 
@@ -136,8 +136,8 @@ def test_the_state_of_other_objects_loads_nothing(case, tmp_path):
         torch.save(change(torch.load(path, weights_only=True)), path)
     torch.nn.init.ones_(model.weight)
     options = {'model': model, **options}
-    if kind := options.get('optimizer'):
-        options['optimizer'] = getattr(torch.optim, kind)(model.parameters())
+    if optimizer := options.get('optimizer'):
+        options['optimizer'] = getattr(torch.optim, optimizer)(model.parameters())
     if 'scheduler' in options:
         optimizer = torch.optim.SGD(model.parameters())
         options['scheduler'] = torch.optim.lr_scheduler.StepLR(optimizer, 2)
@@ -152,9 +152,9 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path):
     path, model = tmp_path / 'last.pt', torch.nn.Linear(2, 3)
     save_checkpoint(path, model, step=np.int64(5))
     optimizer = torch.optim.SGD(model.parameters(), lr=Fraction(1, 10))
-    for wrong, given in ((model, (optimizer,)), (GSLNet(-1, 8, 2, 3), ())):
+    for wrong, args in ((model, (optimizer,)), (GSLNet(-1, 8, 2, 3), ())):
         with pytest.raises(ValueError, match=r'is unchanged.*\(it refers to '):
-            save_checkpoint(path, wrong, *given, step=6)
+            save_checkpoint(path, wrong, *args, step=6)
     assert load_checkpoint(path, model) == 5
     assert [file.name for file in tmp_path.iterdir()] == ['last.pt']
 
@@ -164,9 +164,9 @@ def save_into(rank, path):
 
 
 def test_an_error_of_the_first_rank_ends_all(tmp_path):
-    first, other = run_ranks(save_into, 2, tmp_path, tmp_path / 'none' / 'last.pt')
-    assert first.startswith('FileNotFoundError')
-    assert other.startswith(('RuntimeError', 'DistBackendError'))
+    writer, waiting = run_ranks(save_into, 2, tmp_path, tmp_path / 'none' / 'last.pt')
+    assert writer.startswith('FileNotFoundError')
+    assert waiting.startswith(('RuntimeError', 'DistBackendError'))
 
 
 def test_a_group_of_one(tmp_path):
@@ -190,8 +190,8 @@ def write_and_read(rank, path):
 
 
 def test_a_group_of_some_ranks(tmp_path):
-    none, *found = run_ranks(write_and_read, 3, tmp_path, tmp_path / 'last.ckpt')
+    none, *members = run_ranks(write_and_read, 3, tmp_path, tmp_path / 'last.ckpt')
     assert none is None
-    for step, weight in found:
+    for step, weight in members:
         assert step == 4
         assert torch.equal(weight, torch.ones(3, 2))

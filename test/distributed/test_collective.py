@@ -72,14 +72,14 @@ def test_processes_that_torchrun_starts_again(num_machines, joined, monkeypatch)
     for name, value in (numbers | {'TORCHELASTIC_RESTART_COUNT': 3}).items():
         monkeypatch.setenv(name, str(value))
     start('gloo')
-    ((args, given),) = joined
+    ((args, kwargs),) = joined
     assert args == ('gloo',)
-    assert given.pop('timeout') == timedelta(seconds=60)
+    assert kwargs.pop('timeout') == timedelta(seconds=60)
     if num_machines == 1:
-        assert not given.pop('store').check(['address'])
-        assert given == {'rank': 1, 'world_size': 2}
+        assert not kwargs.pop('store').check(['address'])
+        assert kwargs == {'rank': 1, 'world_size': 2}
     else:
-        assert given == {}
+        assert kwargs == {}
 
 
 def test_bad_start(joined):
@@ -101,9 +101,9 @@ def dying(rank):
 
 
 def test_a_killed_rank_ends_the_others(tmp_path):
-    found = run_ranks(dying, 3, tmp_path)
-    assert found[1] is None
-    for error in (found[0], found[2]):
+    errors = run_ranks(dying, 3, tmp_path)
+    assert errors[1] is None
+    for error in (errors[0], errors[2]):
         assert error.startswith(('RuntimeError', 'DistBackendError')), error
 
 
@@ -120,9 +120,9 @@ def hanging(rank, path):
 
 
 def test_a_rank_that_hangs_ends_the_others(tmp_path):
-    error, other = run_ranks(hanging, 2, tmp_path, str(tmp_path / 'released'))
+    error, hung = run_ranks(hanging, 2, tmp_path, str(tmp_path / 'released'))
     assert error.startswith(('RuntimeError', 'DistBackendError')), error
-    assert other == 'released'
+    assert hung == 'released'
 
 
 N, M = 11, 3
@@ -139,27 +139,27 @@ def differentiate(out, factor, x):
 def gather(rank, sizes):
     x = numbers(0, N, M).split(sizes)[rank].clone().requires_grad_()
     out = all_gather_rows(x, sizes)
-    own = 9 * numbers(0, N).split(sizes)[rank]
-    others = [all_gather_rows(own.to(dtype), sizes) for dtype in DTYPES]
-    return [out.detach(), *others], *differentiate(out, numbers(1 + rank, N, M), x)
+    rows = 9 * numbers(0, N).split(sizes)[rank]
+    gathered = [all_gather_rows(rows.to(dtype), sizes) for dtype in DTYPES]
+    return [out.detach(), *gathered], *differentiate(out, numbers(1 + rank, N, M), x)
 
 
-@pytest.mark.parametrize('kind', ['even', 'uneven', 'empty'])
+@pytest.mark.parametrize('split', ['even', 'uneven', 'empty'])
 @pytest.mark.parametrize('world_size', [2, 3])
-def test_gather_and_its_gradients(world_size, kind, tmp_path):
-    sizes = blocks(N, world_size, kind)
-    found = run_ranks(gather, world_size, tmp_path, sizes)
-    whole = numbers(0, N, M).requires_grad_()
+def test_gather_and_its_gradients(world_size, split, tmp_path):
+    sizes = blocks(N, world_size, split)
+    ranks = run_ranks(gather, world_size, tmp_path, sizes)
+    x = numbers(0, N, M).requires_grad_()
     factor = sum(numbers(1 + rank, N, M) for rank in range(world_size))
-    expected = differentiate(whole, factor, whole)
+    expected = differentiate(x, factor, x)
     every = 9 * numbers(0, N)
-    for out, *_ in found:
-        assert [part.dtype for part in out[1:]] == DTYPES
-        assert torch.equal(out[0], whole.detach())
-        assert all(torch.equal(part, every.to(part.dtype)) for part in out[1:])
+    for out, *_ in ranks:
+        assert [rows.dtype for rows in out[1:]] == DTYPES
+        assert torch.equal(out[0], x.detach())
+        assert all(torch.equal(rows, every.to(rows.dtype)) for rows in out[1:])
     for order in (0, 1):
-        own = torch.cat([gradients[order] for _, *gradients in found])
-        torch.testing.assert_close(own, expected[order])
+        grad = torch.cat([gradients[order] for _, *gradients in ranks])
+        torch.testing.assert_close(grad, expected[order])
 
 
 def reduce(rank):
@@ -171,15 +171,15 @@ def reduce(rank):
 
 @pytest.mark.parametrize('world_size', [2, 3])
 def test_sum_and_its_gradients(world_size, tmp_path):
-    found = run_ranks(reduce, world_size, tmp_path)
+    results = run_ranks(reduce, world_size, tmp_path)
     ranks = range(world_size)
     total = sum(numbers(rank, N, M) for rank in ranks).requires_grad_()
     factor = sum(numbers(5 + rank, N, M) for rank in ranks)
     grad, second = differentiate(total, factor, total)
     # The gradient that each rank adds up is summed over the ranks as well.
     expected = [total.detach(), grad, world_size * second]
-    for rank, (*own, x) in enumerate(found):
-        torch.testing.assert_close(own, expected)
+    for rank, (*derivatives, x) in enumerate(results):
+        torch.testing.assert_close(derivatives, expected)
         assert torch.equal(x, numbers(rank, N, M))  # It is left as it was.
 
 
@@ -197,11 +197,11 @@ def test_bad_input(name, tmp_path):
         all_gather_rows(x, [3])
 
 
-def unlike(rank, kind):
+def unlike(rank, case):
     x = torch.ones(3, 2)
     if rank == 1:
-        other = {'rows': torch.ones(4, 2), 'wide': torch.ones(3, 5)}
-        x = other.get(kind, x.double())
+        unlike_rows = {'rows': torch.ones(4, 2), 'wide': torch.ones(3, 5)}
+        x = unlike_rows.get(case, x.double())
     return all_gather_rows(x, [3, 3])
 
 
@@ -212,9 +212,9 @@ UNLIKE = {
 }
 
 
-@pytest.mark.parametrize('kind', UNLIKE)
-def test_blocks_that_are_unlike_are_refused_by_all_ranks(kind, tmp_path):
-    found = run_ranks(unlike, 2, tmp_path, kind)
-    for text, error in zip(UNLIKE[kind], found, strict=True):
+@pytest.mark.parametrize('case', UNLIKE)
+def test_blocks_that_are_unlike_are_refused_by_all_ranks(case, tmp_path):
+    errors = run_ranks(unlike, 2, tmp_path, case)
+    for text, error in zip(UNLIKE[case], errors, strict=True):
         assert error.startswith("ValueError: 'x' must")
         assert text in error

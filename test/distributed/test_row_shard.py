@@ -23,8 +23,8 @@ def describe(rank, sizes):
     x = numbers(0, N, M)
     words = shard.split(x.round().to_sparse_csr())
     (source, target), weight = whole_graph()
-    own = (target >= shard.first) & (target < shard.first + shard.num_rows)
-    part = SampledGraph(torch.stack([source[own], target[own]]), weight[own])
+    is_own = (target >= shard.first) & (target < shard.first + shard.num_rows)
+    graph = SampledGraph(torch.stack([source[is_own], target[is_own]]), weight[is_own])
     return {
         'numbers': (shard.sizes, shard.rank, shard.first, shard.total, shard.rows),
         'repr': repr(shard),
@@ -33,29 +33,29 @@ def describe(rank, sizes):
         'gather': shard.gather(shard.split(x)),
         'sum': shard.sum(torch.tensor([1.0 + rank])),
         'concatenate': shard.concatenate(torch.full((rank,), rank)),
-        'graph': shard.gather_graph(part),
+        'graph': shard.gather_graph(graph),
         'even': [RowShard.even(total).sizes for total in (11, 2, 6)],
     }
 
 
-@pytest.mark.parametrize('kind', ['even', 'uneven', 'empty'])
-def test_what_a_shard_knows_and_shares(kind, tmp_path):
-    sizes = blocks(N, 3, kind)
-    x, first = numbers(0, N, M), 0
-    for rank, found in enumerate(run_ranks(describe, 3, tmp_path, sizes)):
-        rows = first, first + sizes[rank]
-        assert found['numbers'] == (sizes, rank, first, N, rows)
-        assert found['repr'] == (
+@pytest.mark.parametrize('split', ['even', 'uneven', 'empty'])
+def test_what_a_shard_knows_and_shares(split, tmp_path):
+    sizes = blocks(N, 3, split)
+    x, start = numbers(0, N, M), 0
+    for rank, shard in enumerate(run_ranks(describe, 3, tmp_path, sizes)):
+        rows = start, start + sizes[rank]
+        assert shard['numbers'] == (sizes, rank, start, N, rows)
+        assert shard['repr'] == (
             f'RowShard(rows={rows}, total=11, rank={rank}, world_size=3)'
         )
-        assert torch.equal(found['split'], x[slice(*rows)])
-        assert torch.equal(found['words'], x.round()[slice(*rows)])
-        assert torch.equal(found['gather'], x)
-        assert found['sum'] == 1 + 2 + 3
-        assert found['concatenate'].tolist() == [1, 2, 2]
-        assert all(map(torch.equal, found['graph'], whole_graph()))
-        assert found['even'] == [[4, 4, 3], [1, 1, 0], [2, 2, 2]]
-        first += sizes[rank]
+        assert torch.equal(shard['split'], x[slice(*rows)])
+        assert torch.equal(shard['words'], x.round()[slice(*rows)])
+        assert torch.equal(shard['gather'], x)
+        assert shard['sum'] == 1 + 2 + 3
+        assert shard['concatenate'].tolist() == [1, 2, 2]
+        assert all(map(torch.equal, shard['graph'], whole_graph()))
+        assert shard['even'] == [[4, 4, 3], [1, 1, 0], [2, 2, 2]]
+        start += sizes[rank]
 
 
 def losses(rank, counts):
@@ -99,14 +99,14 @@ def gradients(rank):
 
 
 def test_gradients_are_summed(tmp_path):
-    for found in run_ranks(gradients, 3, tmp_path):
+    for grads in run_ranks(gradients, 3, tmp_path):
         expected = sum(numbers(rank, 4, M).t() for rank in range(3))
-        torch.testing.assert_close(found['a'], expected)
-        torch.testing.assert_close(found['b'], numbers(7, M))
-        assert found['single'] == 6
-        assert found['zero'].tolist() == [0, 0]
-        assert found['unused'] is None
-        assert found['fixed'] == 1
+        torch.testing.assert_close(grads['a'], expected)
+        torch.testing.assert_close(grads['b'], numbers(7, M))
+        assert grads['single'] == 6
+        assert grads['zero'].tolist() == [0, 0]
+        assert grads['unused'] is None
+        assert grads['fixed'] == 1
 
 
 DTYPES = [torch.bfloat16, torch.complex64, torch.float16, torch.float32, torch.float64]
@@ -117,9 +117,9 @@ def test_one_message_for_each_type_of_numbers_in_one_order(tmp_path, monkeypatch
     sent = []
     monkeypatch.setattr(dist, 'all_reduce', lambda x, **_: sent.append(x.clone()))
     model = torch.nn.ParameterList()
-    for number, dtype in enumerate([*DTYPES[::-1], *DTYPES]):
-        parameter = torch.nn.Parameter(torch.ones(2 + number, dtype=dtype))
-        parameter.grad = numbers(number, 2 + number).to(dtype)
+    for i, dtype in enumerate([*DTYPES[::-1], *DTYPES]):
+        parameter = torch.nn.Parameter(torch.ones(2 + i, dtype=dtype))
+        parameter.grad = numbers(i, 2 + i).to(dtype)
         model.append(parameter)
     model.append(torch.nn.Parameter(torch.ones(3, dtype=torch.float64)))
     before = [None if p.grad is None else p.grad.clone() for p in model]
@@ -149,10 +149,10 @@ def scattered(rank, is_global):
 
 @pytest.mark.parametrize('is_global', [True, False])
 def test_synchronize(is_global, tmp_path):
-    first, other = run_ranks(scattered, 2, tmp_path, is_global)
-    assert all(bool((value == 0).all()) for value in other[0].values())
-    assert torch.equal(first[1], other[1])
-    assert torch.equal(first[2], other[2])
+    root, receiver = run_ranks(scattered, 2, tmp_path, is_global)
+    assert all(bool((value == 0).all()) for value in receiver[0].values())
+    assert torch.equal(root[1], receiver[1])
+    assert torch.equal(root[2], receiver[2])
 
 
 def test_a_group_of_one(tmp_path):
@@ -214,15 +214,15 @@ def some_ranks(rank):
 
 
 def test_a_group_of_some_ranks(tmp_path):
-    none, *found = run_ranks(some_ranks, 3, tmp_path)
+    none, *members = run_ranks(some_ranks, 3, tmp_path)
     assert none is None
-    for rank, one in enumerate(found):
-        assert one['numbers'] == ([4, 5], rank, 4 * rank, ((0, 4), (4, 9))[rank])
-        assert torch.equal(one['gather'], numbers(0, 9, M))
-        assert (one['sum'], one['even'], one['loss']) == (2 + 3, [3, 2], 2.0)
-        assert torch.equal(one['parameter'], torch.ones(M, 4).double())
-        assert torch.equal(one['gradient'], torch.full((M, 4), 3.0).double())
-        assert torch.equal(one['next'], found[0]['next'])
+    for rank, member in enumerate(members):
+        assert member['numbers'] == ([4, 5], rank, 4 * rank, ((0, 4), (4, 9))[rank])
+        assert torch.equal(member['gather'], numbers(0, 9, M))
+        assert (member['sum'], member['even'], member['loss']) == (2 + 3, [3, 2], 2.0)
+        assert torch.equal(member['parameter'], torch.ones(M, 4).double())
+        assert torch.equal(member['gradient'], torch.full((M, 4), 3.0).double())
+        assert torch.equal(member['next'], members[0]['next'])
 
 
 ROWS = "ValueError: 'x' must have the 11 rows of all ranks"

@@ -37,21 +37,21 @@ def _no_warning():
 
 
 @cache
-def whole(name):
+def on_one_process(name):
     return results(name, slice(0, num_nodes(name)))
 
 
 def sizes_of(name, world_size):
-    kind = 'uneven' if world_size == 2 else 'empty'
-    return blocks(num_nodes(name), world_size, kind)
+    split = 'uneven' if world_size == 2 else 'empty'
+    return blocks(num_nodes(name), world_size, split)
 
 
-def own(rank, world_size):
-    found = {}
+def on_rank(rank, world_size):
+    outputs = {}
     for name in KINDS:
         shard = RowShard(sizes_of(name, world_size)[rank])
-        found[name] = results(name, slice(*shard.rows), shard)
-    return found
+        outputs[name] = results(name, slice(*shard.rows), shard)
+    return outputs
 
 
 @pytest.fixture(
@@ -61,30 +61,32 @@ def own(rank, world_size):
 )
 def ranks(request, _no_warning, tmp_path_factory):
     """What each rank finds; of three the first has no rows."""
-    found = run_ranks(own, request.param, tmp_path_factory.mktemp('x'), request.param)
-    assert not any(isinstance(part, str) for part in found), found
-    return found
+    outputs = run_ranks(
+        on_rank, request.param, tmp_path_factory.mktemp('x'), request.param
+    )
+    assert not any(isinstance(output, str) for output in outputs), outputs
+    return outputs
 
 
 @pytest.mark.parametrize('name', KINDS)
 def test_ranks_give_what_one_process_gives(name, ranks):
-    parts, expected = [found[name] for found in ranks], whole(name)
-    for part in parts:
-        assert part['bounds'] is expected['bounds']
-        assert part['bounds'] or 'sharp' not in name
+    outputs, expected = [output[name] for output in ranks], on_one_process(name)
+    for output in outputs:
+        assert output['bounds'] is expected['bounds']
+        assert output['bounds'] or 'sharp' not in name
         for key, value in expected.items():
             if key.startswith(('loss', 'gradient', 'next', 'score', 'summary')):
-                assert_close(part[key], value, msg=lambda text, k=key: f'{k}: {text}')
+                assert_close(output[key], value, msg=lambda text, k=key: f'{k}: {text}')
     for key in {'out', 'predict'} & expected.keys():
         for i, value in enumerate(expected[key]):
-            rows = [part[key][i] for part in parts]
+            rows = [output[key][i] for output in outputs]
             if value is not None:
                 assert_close(torch.cat(rows), value)
     for key in ('graph True', 'graph False'):
         for i, graph in enumerate(expected[key]):
-            edges = torch.cat([part[key][i].edge_index for part in parts], dim=1)
+            edges = torch.cat([output[key][i].edge_index for output in outputs], dim=1)
             assert torch.equal(edges, graph.edge_index)
-            weight = torch.cat([part[key][i].edge_weight for part in parts])
+            weight = torch.cat([output[key][i].edge_weight for output in outputs])
             assert_close(weight, graph.edge_weight)
 
 
@@ -92,20 +94,20 @@ def test_ranks_give_what_one_process_gives(name, ranks):
 def test_a_group_of_one(name, tmp_path):
     with group_of_one(tmp_path):
         rows = slice(0, num_nodes(name))
-        found = results(name, rows, RowShard(num_nodes(name)))
+        outputs = results(name, rows, RowShard(num_nodes(name)))
     # Features that are given have zeros as gradients, where they have none without.
-    out = [x for x in whole(name)['out'] if x is not None]
-    found['out'] = found['out'][: len(out) - 1] + found['out'][-1:]
-    for key, value in (whole(name) | {'out': out}).items():
-        assert_close(found[key], value, msg=lambda text, k=key: f'{k}: {text}')
+    out = [x for x in on_one_process(name)['out'] if x is not None]
+    outputs['out'] = outputs['out'][: len(out) - 1] + outputs['out'][-1:]
+    for key, value in (on_one_process(name) | {'out': out}).items():
+        assert_close(outputs[key], value, msg=lambda text, k=key: f'{k}: {text}')
 
 
 def test_all_that_was_gathered_takes_part_in_the_backward_pass(tmp_path):
     # A rank that did not would keep the others waiting.
-    x, given = arguments('uniform', slice(0, N))
+    x, kwargs = arguments('uniform', slice(0, N))
     with group_of_one(tmp_path):
-        make('uniform')(x, **given, shard=RowShard(N)).sum().backward()
-    assert torch.equal(given['z'].grad, torch.zeros(N, 3).double())
+        make('uniform')(x, **kwargs, shard=RowShard(N)).sum().backward()
+    assert torch.equal(kwargs['z'].grad, torch.zeros(N, 3).double())
 
 
 def test_sparse_features(tmp_path):
@@ -119,8 +121,8 @@ def test_sparse_features(tmp_path):
 def indexed(rank, sizes):
     shard = RowShard(sizes[rank])
     model, calls = make('net').eval().index(numbers(0, 30, IN)), []
-    first = model.convs[0]
-    first.register_forward_pre_hook(lambda _, args: calls.append(len(args[0]) == 30))
+    layer = model.convs[0]
+    layer.register_forward_pre_hook(lambda _, args: calls.append(len(args[0]) == 30))
     x = numbers(1, N, IN)[slice(*shard.rows)]
     with torch.no_grad():
         out = [model(x, shard=shard) for _ in range(2)]
@@ -129,12 +131,12 @@ def indexed(rank, sizes):
 
 def test_rows_of_an_index_are_the_sources_of_all_ranks(tmp_path):
     model = make('net').eval().index(numbers(0, 30, IN))
-    parts = run_ranks(indexed, 2, tmp_path, blocks(N, 2))
+    outputs = run_ranks(indexed, 2, tmp_path, blocks(N, 2))
     # Their hidden rows are in the index.
-    assert all(calls == [False, False] for _, calls in parts)
+    assert all(calls == [False, False] for _, calls in outputs)
     with torch.no_grad():
         expected = model(numbers(1, N, IN))
-    assert_close(torch.cat([out for out, _ in parts]), expected)
+    assert_close(torch.cat([out for out, _ in outputs]), expected)
 
 
 CONV, NET = LatentGraphConv(IN, OUT), GSLNet(IN, 8, 2, OUT)
@@ -175,26 +177,26 @@ def test_what_is_no_shard(model):
 
 def sent(name, folder, monkeypatch):
     """Return the numbers that a step gathers, scatters and sums, but short messages."""
-    found = dict.fromkeys(('all_gather', 'all_to_all_single', 'all_reduce'), 0)
+    sizes = dict.fromkeys(('all_gather', 'all_to_all_single', 'all_reduce'), 0)
 
-    def spy(kind, call, out, *args, **kwargs):
+    def spy(collective, call, out, *args, **kwargs):
         numel = (args[0] if args else out).numel()
-        found[kind] += numel if numel > 3 else 0
+        sizes[collective] += numel if numel > 3 else 0
         return call(out, *args, **kwargs)
 
-    for kind in found:
-        call = getattr(dist, kind)
-        monkeypatch.setattr(dist, kind, partial(spy, kind, call))
+    for collective in sizes:
+        call = getattr(dist, collective)
+        monkeypatch.setattr(dist, collective, partial(spy, collective, call))
     model, rows = make(name), slice(0, num_nodes(name))
-    x, given = arguments(name, rows)
+    x, kwargs = arguments(name, rows)
     with group_of_one(folder):
-        given['shard'] = RowShard(num_nodes(name))
+        kwargs['shard'] = RowShard(num_nodes(name))
         if 'net' in name:
-            model.loss(x, *labels(name, rows), **given).backward()
+            model.loss(x, *labels(name, rows), **kwargs).backward()
         else:
-            model(x, **given).sum().backward()
+            model(x, **kwargs).sum().backward()
     monkeypatch.undo()
-    return [*found.values()]
+    return [*sizes.values()]
 
 
 def test_rows_are_gathered_once(tmp_path, monkeypatch):
@@ -224,7 +226,7 @@ class Loss(torch.nn.Sequential):
 
 def averaged(rank, sizes):
     """The gradients of DistributedDataParallel, and those that are summed once."""
-    shard, found = RowShard(sizes[rank]), []
+    shard, gradients = RowShard(sizes[rank]), []
     rows = slice(*shard.rows)
     args = arguments('net', rows)[0], *labels('net', rows)
     for is_ddp in (True, False):
@@ -235,8 +237,8 @@ def averaged(rank, sizes):
         (call(*args, shard=shard) * (shard.world_size if is_ddp else 1)).backward()
         if not is_ddp:
             shard.sum_gradients(module)
-        found.append([p.grad.clone() for p in module.parameters()])
-    return found
+        gradients.append([p.grad.clone() for p in module.parameters()])
+    return gradients
 
 
 def test_distributed_data_parallel(tmp_path):

@@ -27,18 +27,18 @@ def rows(tmp_path, monkeypatch):
     source, made = tmp_path / 'docs', tmp_path / 'html'
     source.mkdir()
     (source / 'index.rst').write_text(PAGE)
-    used = ['sphinx.ext.autodoc', 'sphinx.ext.napoleon', 'options']
-    config = {'extensions': used, 'napoleon_custom_sections': ['Shapes']}
+    extensions = ['sphinx.ext.autodoc', 'sphinx.ext.napoleon', 'options']
+    config = {'extensions': extensions, 'napoleon_custom_sections': ['Shapes']}
     output = source, None, made, tmp_path / 'trees'
     app = Sphinx(*output, 'html', config, status=None, warning=None)
     app.build()
     text = (made / 'index.html').read_text(encoding='utf-8')
-    found = [
+    table = [
         [unescape(re.sub('<.*?>', '', cell)).strip() for cell in cells]
         for line in re.findall('<tr.*?</tr>', text, re.DOTALL)
         if (cells := re.findall('<td>(.*?)</td>', line, re.DOTALL))
     ]
-    return {name.split('\n')[0]: (default, said) for name, default, said in found}
+    return {name.split('\n')[0]: (default, said) for name, default, said in table}
 
 
 def test_arguments_of_another_class_have_their_defaults(rows):

@@ -50,15 +50,15 @@ def imported(tree):
 def test_page(name):
     text = read(name)
     tree = ast.parse(text)
-    title, line, rest = ast.get_docstring(tree).split('\n', 2)
+    title, line, body = ast.get_docstring(tree).split('\n', 2)
     assert set(line) == {'='}
     assert len(line) == len(title)
-    install = re.search(r"``pip install '\.\[(.*?)\]'(.*?)``", rest)
-    named = {*install[1].split(','), *install[2].split()}
+    install = re.search(r"``pip install '\.\[(.*?)\]'(.*?)``", body)
+    requirements = {*install[1].split(','), *install[2].split()}
     libraries = {*imported(tree)}
-    assert named == {NEEDS[library] for library in libraries & {*NEEDS}}
-    known = {'numpy', 'torch', 'torch_geometric', 'torch_geometric_gsl', *NEEDS}
-    assert libraries - known - sys.stdlib_module_names == set()
+    assert requirements == {NEEDS[library] for library in libraries & {*NEEDS}}
+    base = {'numpy', 'torch', 'torch_geometric', 'torch_geometric_gsl', *NEEDS}
+    assert libraries - base - sys.stdlib_module_names == set()
     assert 'plt.show()' in text
     assert SEEDS.search(text)
 
@@ -156,8 +156,8 @@ def test_methods_are_those_of_the_package(reference):
 )
 def test_a_missing_entry_is_named(reference, documented, name):
     assert reference.missing_names(documented) == []
-    rest = {path for path in documented if not path.endswith(f'.{name}')}
-    assert reference.missing_names(rest) == [name]
+    listed = {path for path in documented if not path.endswith(f'.{name}')}
+    assert reference.missing_names(listed) == [name]
 
 
 @pytest.mark.parametrize('folder', [DOCS, STUDIES], ids=['manual', 'studies'])
@@ -265,19 +265,19 @@ def test_arguments_stand_in_a_table(options):
     nodes = importlib.import_module('docutils.nodes')
     addnodes = importlib.import_module('sphinx.addnodes')
 
-    def argument(name, *rest):
+    def argument(name, *children):
         return nodes.list_item(
-            '', nodes.paragraph('', '', nodes.strong('', name), *rest)
+            '', nodes.paragraph('', '', nodes.strong('', name), *children)
         )
 
     literal, text = nodes.literal, nodes.Text
-    kind = [text(' ('), nodes.emphasis('', 'int')]
-    one = argument('k', *kind, text(')'), text(options.DASH), text('The number.'))
+    type_nodes = [text(' ('), nodes.emphasis('', 'int')]
+    k = argument('k', *type_nodes, text(')'), text(options.DASH), text('The number.'))
     optional = [nodes.emphasis('', ', '), nodes.emphasis('', 'optional'), text(')')]
     default = text('Noise (of a draw).\n(default: '), literal('', '0.5'), text(')')
     inline = nodes.inline('', '', *default)
-    other = argument('tau', *kind, *optional, text(options.DASH), inline)
-    body = nodes.field_body('', nodes.bullet_list('', one, other))
+    tau = argument('tau', *type_nodes, *optional, text(options.DASH), inline)
+    body = nodes.field_body('', nodes.bullet_list('', k, tau))
     rows = [
         [cell.astext() for cell in row]
         for row in options.make_table(body, {}).findall(nodes.row)
@@ -328,9 +328,9 @@ def test_a_click_sorts_rows_by_their_numbers():
 
 
 @pytest.mark.parametrize(
-    ('column', 'kind'), [(1, gsl.LatentGraphConv), (2, gsl.GumbelKNNSampler)]
+    ('column', 'cls'), [(1, gsl.LatentGraphConv), (2, gsl.GumbelKNNSampler)]
 )
-def test_the_table_of_sampler_options_has_the_defaults(column, kind):
+def test_the_table_of_sampler_options_has_the_defaults(column, cls):
     path = DOCS / '_tables' / 'sampler_options.csv'
     with path.open(encoding='utf-8') as file:
         cells = {
@@ -339,7 +339,7 @@ def test_the_table_of_sampler_options_has_the_defaults(column, kind):
     # A layer passes the other options on to its sampler.
     parameters = {
         **inspect.signature(gsl.GumbelKNNSampler).parameters,
-        **inspect.signature(kind).parameters,
+        **inspect.signature(cls).parameters,
     }
     learned = ', learned' if parameters['train_scale'].default else ', fixed'
     assert cells['scale'] == f'{parameters["scale"].default:g}{learned}'

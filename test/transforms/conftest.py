@@ -23,9 +23,9 @@ TRANSFORMS = {
 def graph_of():
     """Finds the edges of an example of a batch, counted from its first node."""
 
-    def find(batch, number):
-        own = batch.batch[batch.edge_index[1]] == number
-        return batch.edge_index[:, own] - batch.ptr[number], batch.edge_weight[own]
+    def find(batch, i):
+        in_graph = batch.batch[batch.edge_index[1]] == i
+        return batch.edge_index[:, in_graph] - batch.ptr[i], batch.edge_weight[in_graph]
 
     return find
 

@@ -96,25 +96,25 @@ def typed_example(num_docs, num_edges):
     return data
 
 
-def assert_equal(value, other, key):
-    assert type(value) is type(other), key
+def assert_equal(value, expected, key):
+    assert type(value) is type(expected), key
     if isinstance(value, torch.Tensor):
-        torch.testing.assert_close(value, other, msg=key)
+        torch.testing.assert_close(value, expected, msg=key)
     elif isinstance(value, np.ndarray):
-        np.testing.assert_array_equal(value, other)
+        np.testing.assert_array_equal(value, expected)
     elif hasattr(value, 'to_dense'):
-        assert value.sizes() == other.sizes()
-        assert torch.equal(value.to_dense(), other.to_dense())
+        assert value.sizes() == expected.sizes()
+        assert torch.equal(value.to_dense(), expected.to_dense())
     else:
-        assert value == other, key
+        assert value == expected, key
 
 
-def assert_same(examples, others):
-    for one, other in zip(examples, others, strict=True):
-        assert [s._key for s in one.stores] == [s._key for s in other.stores]
-        for store, expected in zip(one.stores, other.stores, strict=True):
-            assert set(store.keys()) == set(expected.keys())
-            for key, value in expected.items():
+def assert_same(examples, expected):
+    for example, twin in zip(examples, expected, strict=True):
+        assert [s._key for s in example.stores] == [s._key for s in twin.stores]
+        for store, twin_store in zip(example.stores, twin.stores, strict=True):
+            assert set(store.keys()) == set(twin_store.keys())
+            for key, value in twin_store.items():
                 # PyG returns numbers as tensors.
                 value = torch.tensor([value]) if isinstance(value, float) else value
                 assert_equal(store[key], value, key)
@@ -158,12 +158,12 @@ def test_every_way_to_reach_an_example(name, sized):
     assert_same([batch[2], batch.get_example(3)], expected[2:4])
     mask = torch.arange(6) > 2
     for index in (slice(1, 3), [4, 0], mask, np.array([5, 1])):
-        chosen = np.arange(6)[np.asarray(index) if index is mask else index]
-        assert_same(batch.index_select(index), [expected[i] for i in chosen])
+        rows = np.arange(6)[np.asarray(index) if index is mask else index]
+        assert_same(batch.index_select(index), [expected[i] for i in rows])
     assert {'x_batch', 'x_ptr', 'y_batch'} <= set(batch.keys())
     assert batch.is_node_attr('x_batch')
-    loaded = [transform(part) for part in DataLoader(sized, batch_size=4)]
-    assert_same([data for part in loaded for data in part.to_data_list()], expected)
+    loaded = [transform(few) for few in DataLoader(sized, batch_size=4)]
+    assert_same([data for few in loaded for data in few.to_data_list()], expected)
 
 
 @each
@@ -189,23 +189,23 @@ def test_a_typed_batch_in_a_loader(name):
     examples = [typed_example(*size) for size in ((6, 3), (2, 0), (0, 4), (3, 5))]
     expected = [TYPED[name](data) for data in examples]
     loader = DataLoader(examples, 2, follow_batch=['edge_attr', 'x'])
-    for batch, parts in zip(loader, (expected[:2], expected[2:]), strict=True):
+    for batch, pair in zip(loader, (expected[:2], expected[2:]), strict=True):
         slices = copy.deepcopy(batch._slice_dict)
         out = TYPED[name](batch)
-        assert_same(out.to_data_list(), parts)
-        assert_same([out[1], out.get_example(0)], parts[::-1])
+        assert_same(out.to_data_list(), pair)
+        assert_same([out[1], out.get_example(0)], pair[::-1])
         assert str(batch._slice_dict) == str(slices)  # The input stays as it was.
 
 
 def test_draws_of_a_batch(sized):
     """Without a seed the examples are parts of what was drawn for the batch."""
     batch = SampledLatentGraph(k=3)(Batch.from_data_list(sized))
-    parts = batch.to_data_list()
-    shifted = [part.edge_index + batch.ptr[i] for i, part in enumerate(parts)]
+    examples = batch.to_data_list()
+    shifted = [data.edge_index + batch.ptr[i] for i, data in enumerate(examples)]
     assert torch.equal(torch.cat(shifted, dim=1), batch.edge_index)
-    weights = torch.cat([part.edge_weight for part in parts])
+    weights = torch.cat([data.edge_weight for data in examples])
     assert torch.equal(weights, batch.edge_weight)
-    assert all(part.validate() for part in parts)
+    assert all(data.validate() for data in examples)
 
 
 @each
@@ -284,9 +284,9 @@ def test_a_batch_of_batches():
 def test_a_batch_after_other_transforms(sized):
     """PyG leaves the slices of edges that it adds and of nodes that it drops."""
     batch = T.AddSelfLoops(attr=None)(Batch.from_data_list(sized))
-    parts = KNN(batch).to_data_list()
-    for data, part in zip(sized, parts, strict=True):
-        assert torch.equal(part.edge_index, KNN(data).edge_index)
+    graphs = KNN(batch).to_data_list()
+    for data, graph in zip(sized, graphs, strict=True):
+        assert torch.equal(graph.edge_index, KNN(data).edge_index)
     batch = Batch.from_data_list(sized[:3])
     few = KNN(batch.subgraph(torch.arange(batch.num_nodes) > 2))
     for i, start in ((0, 3), (1, 0), (2, 0)):
@@ -347,17 +347,17 @@ def test_follow_batch_of_another_attribute():
 
 def test_sparse_features_are_not_separated(sized):
     """PyG cannot select rows of sparse CSR tensors, and says so."""
-    whole = Batch.from_data_list(sized)
-    whole.x = whole.x.to_sparse_csr()
+    sparse_batch = Batch.from_data_list(sized)
+    sparse_batch.x = sparse_batch.x.to_sparse_csr()
     sparse = [data.clone() for data in sized]
     for data in sparse:
         data.x = data.x.to_sparse_csr()
-    for batch in (whole, Batch.from_data_list(sparse)):
+    for batch in (sparse_batch, Batch.from_data_list(sparse)):
         out = KNN(batch)
         assert torch.equal(out.edge_index, KNN(Batch.from_data_list(sized)).edge_index)
         for unchanged in (batch, out):
             with pytest.raises(NotImplementedError, match='SparseCsr'):
                 unchanged.to_data_list()
         del out.x
-        parts = zip(out.to_data_list(), map(KNN, sized), strict=True)
-        assert all(torch.equal(a.edge_index, b.edge_index) for a, b in parts)
+        pairs = zip(out.to_data_list(), map(KNN, sized), strict=True)
+        assert all(torch.equal(a.edge_index, b.edge_index) for a, b in pairs)

@@ -55,10 +55,10 @@ def test_functional_name_pickle_and_repr(cls, name, kwargs, inside, examples):
 @each
 def test_wrong_data(cls, name, kwargs, inside):
     transform = cls(**kwargs)
-    for kind in (HeteroData, TemporalData):
-        text = rf"'data' must be a homogeneous .*Data.* \(got {kind.__name__}\)"
+    for data_cls in (HeteroData, TemporalData):
+        text = rf"'data' must be a homogeneous .*Data.* \(got {data_cls.__name__}\)"
         with pytest.raises(TypeError, match=text):
-            transform(kind())
+            transform(data_cls())
 
 
 def test_other_features(make):
@@ -80,7 +80,7 @@ def test_other_features(make):
 
 
 @pytest.mark.parametrize(
-    ('data', 'kind', 'text'),
+    ('data', 'error', 'text'),
     [
         ({'num_nodes': 4}, ValueError, 'must hold node features (got None)'),
         ({'v': [1.0]}, TypeError, 'must be a torch.Tensor (got list)'),
@@ -95,11 +95,11 @@ def test_other_features(make):
         ),
     ],
 )
-def test_wrong_features_are_named(make, data, kind, text):
+def test_wrong_features_are_named(make, data, error, text):
     for attr in ('x', 'pos'):
-        given = {attr if name == 'v' else name: value for name, value in data.items()}
-        with pytest.raises(kind, match=re.escape(f"'data.{attr}' {text}")):
-            make(attr=attr)(Data(**given))
+        stored = {attr if name == 'v' else name: value for name, value in data.items()}
+        with pytest.raises(error, match=re.escape(f"'data.{attr}' {text}")):
+            make(attr=attr)(Data(**stored))
 
 
 NET = GSLNet(4, 8, num_layers=2, out_channels=3)

@@ -58,8 +58,8 @@ def test_force_undirected():
     plain = SimilarityKNNGraph(2, similarity)(Data(x=x))
     both = SimilarityKNNGraph(2, similarity, force_undirected=True)(Data(x=x))
     weight = to_dense_adj(plain.edge_index, edge_attr=plain.edge_weight)[0]
-    found = to_dense_adj(plain.edge_index)[0]
-    total = found + found.t()
+    adjacency = to_dense_adj(plain.edge_index)[0]
+    total = adjacency + adjacency.t()
     expected = (weight + weight.t()) / total.clamp(min=1)
     result = to_dense_adj(both.edge_index, edge_attr=both.edge_weight)[0]
     torch.testing.assert_close(result, expected)
@@ -120,11 +120,11 @@ def test_options_reach_the_sampler(data, method):
 
 def test_seed(data):
     seeds = 3, np.int64(3), 4, 2**64 - 1
-    first, *others = (SampledLatentGraph(3, seed=s)(data).edge_weight for s in seeds)
-    assert [torch.equal(first, other) for other in others] == [True, False, False]
+    weight, *weights = (SampledLatentGraph(3, seed=s)(data).edge_weight for s in seeds)
+    assert [torch.equal(weight, w) for w in weights] == [True, False, False]
     # Without a seed the global generator draws.
     state = torch.get_rng_state()
-    first, second = (SampledLatentGraph(k=3)(data).edge_weight for _ in range(2))
+    weight, next_weight = (SampledLatentGraph(k=3)(data).edge_weight for _ in range(2))
     torch.set_rng_state(state)
-    assert torch.equal(first, SampledLatentGraph(k=3)(data).edge_weight)
-    assert not torch.equal(first, second)
+    assert torch.equal(weight, SampledLatentGraph(k=3)(data).edge_weight)
+    assert not torch.equal(weight, next_weight)

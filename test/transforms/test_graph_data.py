@@ -16,13 +16,13 @@ from torch_geometric_gsl.transforms import (
 OBSERVED = {'observed_edge_index', 'observed_edge_attr', 'observed_edge_weight'}
 
 
-def assert_same(one, other):
-    assert set(one.keys()) == set(other.keys())
-    for key, value in one.to_dict().items():
+def assert_same(data, expected):
+    assert set(data.keys()) == set(expected.keys())
+    for key, value in data.to_dict().items():
         if isinstance(value, torch.Tensor):
-            torch.testing.assert_close(value, other[key], msg=key)
+            torch.testing.assert_close(value, expected[key], msg=key)
         else:
-            assert value == other[key], key
+            assert value == expected[key], key
 
 
 def assert_is_graph(data):
@@ -70,14 +70,14 @@ def test_data_sets_equal_single_graphs(transform, examples, tmp_path):
     early = stored(tmp_path / 'early.pt', singles)
     late = stored(tmp_path / 'late.pt', examples, transform)
     for made in (early, late):
-        for one, other in zip(singles, made, strict=True):
-            assert_same(one, other)
+        for single, data in zip(singles, made, strict=True):
+            assert_same(single, data)
     # What spoke about the edges of a batch moves along with them.
-    given = Batch.from_data_list(examples, follow_batch=['edge_attr'])
-    batch = transform(given)
+    observed = Batch.from_data_list(examples, follow_batch=['edge_attr'])
+    batch = transform(observed)
     assert_is_graph(batch)
     for key in ('edge_index', 'edge_attr', 'edge_attr_batch', 'edge_attr_ptr'):
-        assert torch.equal(batch[f'observed_{key}'], given[key])
+        assert torch.equal(batch[f'observed_{key}'], observed[key])
 
 
 @pytest.mark.parametrize('loop', [False, True])
@@ -94,10 +94,10 @@ def test_graphs_of_few_nodes(cls, kwargs, loop, graph_of):
     examples = [Data(x=torch.randn(n, 4)) for n in sizes]
     transform = cls(5, loop=loop, **kwargs)
     batch = transform(Batch.from_data_list(examples))
-    for number, (n, data) in enumerate(zip(sizes, examples, strict=True)):
+    for i, (n, data) in enumerate(zip(sizes, examples, strict=True)):
         out = transform(data)
         assert_is_graph(out)
-        assert torch.equal(graph_of(batch, number)[0], out.edge_index)
+        assert torch.equal(graph_of(batch, i)[0], out.edge_index)
         k = min(5, n - 1 + loop)
         if k > 0:
             assert out.num_edges >= n * k
@@ -183,16 +183,16 @@ def make(num_nodes, num_edges, **kwargs):
 )
 def test_what_belongs_to_the_edges(data, expected):
     out = SimilarityKNNGraph(k=2)(data)
-    kept = {key for key in out.keys() if key.startswith('observed_')}  # noqa: SIM118
-    assert kept == {f'observed_{key}' for key in expected | {'edge_index'}}
+    moved = {key for key in out.keys() if key.startswith('observed_')}  # noqa: SIM118
+    assert moved == {f'observed_{key}' for key in expected | {'edge_index'}}
 
 
 def test_nothing_but_the_seed_is_random(transform, examples):
     """No transform draws from the global generator, or changes it."""
-    found = []
+    weights = []
     for seed in range(2):
         torch.manual_seed(seed)
         state = torch.get_rng_state()
-        found.append(transform(Batch.from_data_list(examples)).edge_weight)
+        weights.append(transform(Batch.from_data_list(examples)).edge_weight)
         assert torch.equal(torch.get_rng_state(), state)
-    assert torch.equal(*found)
+    assert torch.equal(*weights)

@@ -38,8 +38,8 @@ def draw(docs=12, words=9, edges=20):
 
 def net():
     torch.manual_seed(5)
-    first = gsl.HeteroLatentGraphConv(4, 8, RELATIONS, eval_k=3)
-    return Stack(first, gsl.HeteroLatentGraphConv(8, 3, [IN_DOC, NEAR], eval_k=3))
+    layer = gsl.HeteroLatentGraphConv(4, 8, RELATIONS, eval_k=3)
+    return Stack(layer, gsl.HeteroLatentGraphConv(8, 3, [IN_DOC, NEAR], eval_k=3))
 
 
 TRANSFORMS = {
@@ -87,8 +87,8 @@ def test_the_most_similar_sources():
     target = torch.arange(12).repeat_interleave(2)
     edges = set(zip(source.flatten().tolist(), target.tolist(), strict=True))
     assert set(map(tuple, out[IN_DOC].edge_index.t().tolist())) == edges
-    own = cosine[out[IN_DOC].edge_index[1], out[IN_DOC].edge_index[0]]
-    torch.testing.assert_close(out[IN_DOC].edge_weight, own)
+    weight = cosine[out[IN_DOC].edge_index[1], out[IN_DOC].edge_index[0]]
+    torch.testing.assert_close(out[IN_DOC].edge_weight, weight)
     # Between nodes of one type it is the graph of those alone.
     alone = SimilarityKNNGraph(k=2)(Data(x=data['doc'].x))
     near = SimilarityKNNGraph(k=2, edge_types=[NEAR])(data)[NEAR]
@@ -134,7 +134,7 @@ def test_relations_that_a_layer_lacks(layer):
     reaching = relations[:3], relations[1:3], relations[2:3]  # d, layer by layer
 
     def make(k):
-        convs = (gsl.HeteroLatentGraphConv(4, 4, own, k=k) for own in reaching)
+        convs = (gsl.HeteroLatentGraphConv(4, 4, types, k=k) for types in reaching)
         return Stack(*convs).eval()
 
     model = make(k=2)
@@ -143,8 +143,8 @@ def test_relations_that_a_layer_lacks(layer):
         data[name].x = torch.randn(6, 4)
     layers = model.graphs({name: data[name].x for name in 'abcd'})
     assert [len(graphs) for graphs in layers] == [3, 2, 1]
-    for given in (data, FreezeLatentGraph(make(k=3))(data)):
-        out = FreezeLatentGraph(model, layer=layer)(given)
+    for observed in (data, FreezeLatentGraph(make(k=3))(data)):
+        out = FreezeLatentGraph(model, layer=layer)(observed)
         assert out.edge_types == relations[:3]
         for last, relation in zip((0, 1, 2), relations[:3], strict=True):
             graph = layers[min(last, layer % 3)][relation]
@@ -155,8 +155,8 @@ def test_relations_that_a_layer_lacks(layer):
 def test_a_frozen_graph_of_given_candidates():
     data = draw()
     out = FreezeLatentGraph(net(), use_edge_index=True)(data)
-    given = set(map(tuple, data[IN_DOC].edge_index.t().tolist()))
-    assert set(map(tuple, out[IN_DOC].edge_index.t().tolist())) <= given
+    candidates = set(map(tuple, data[IN_DOC].edge_index.t().tolist()))
+    assert set(map(tuple, out[IN_DOC].edge_index.t().tolist())) <= candidates
     assert out[NEAR].edge_index.shape == (2, 36)
     del data[IN_DOC]
     text = r"'data' must hold candidates of a relation .* \(got \[\('author', 'wrote'"
@@ -195,16 +195,16 @@ def test_bad_options():
 
 
 @pytest.mark.parametrize('name', ['knn', 'sampled'])
-@pytest.mark.parametrize('given', ['doc', 'word'])
-def test_graph_ids_of_one_type_alone(given, name):
+@pytest.mark.parametrize('node_type', ['doc', 'word'])
+def test_graph_ids_of_one_type_alone(node_type, name):
     data = draw()
-    data[given].batch = torch.arange(data[given].num_nodes) // 6
+    data[node_type].batch = torch.arange(data[node_type].num_nodes) // 6
     text = r"the graph ids 'batch' of both ends of \('word', 'in', 'doc'\), or"
     with pytest.raises(ValueError, match=text):
         TRANSFORMS[name]()(data)
     # Other types than those that an edge type joins need none.
-    out = SimilarityKNNGraph(k=3, edge_types=[(given, 'near', given)])(data)
-    assert out[given, 'near', given].edge_index[1].unique().numel() > 6
+    out = SimilarityKNNGraph(k=3, edge_types=[(node_type, 'near', node_type)])(data)
+    assert out[node_type, 'near', node_type].edge_index[1].unique().numel() > 6
 
 
 def test_bad_data():

@@ -20,12 +20,12 @@ def features(n=12, seed=0, **kwargs):
 
 
 def lists(graph, n):
-    found = [{} for _ in range(n)]
+    neighbours = [{} for _ in range(n)]
     for source, target, weight in zip(
         *graph.edge_index.tolist(), graph.edge_weight.tolist(), strict=True
     ):
-        found[target][source] = weight
-    return found
+        neighbours[target][source] = weight
+    return neighbours
 
 
 @LAYOUTS
@@ -40,14 +40,14 @@ def test_against_a_plain_loop(layout, similarity, loop, memory_budget):
     )
     assert is_sorted_by_target(graph.edge_index)
     rows = [unit(row) for row in x.tolist()]
-    for i, found in enumerate(lists(graph, n)):
-        others = {j: inner(rows[i], rows[j]) for j in range(n) if loop or j != i}
-        assert len(found) == k
+    for i, near in enumerate(lists(graph, n)):
+        cosines = {j: inner(rows[i], rows[j]) for j in range(n) if loop or j != i}
+        assert len(near) == k
         # Where cosines are equal, either node will do.
-        best = sorted(others.values(), reverse=True)[:k]
-        assert sorted((others[j] for j in found), reverse=True) == pytest.approx(best)
-        for j, weight in found.items():
-            expected = others[j]
+        best = sorted(cosines.values(), reverse=True)[:k]
+        assert sorted((cosines[j] for j in near), reverse=True) == pytest.approx(best)
+        for j, weight in near.items():
+            expected = cosines[j]
             if similarity == 'heat_kernel':
                 distance = math.dist(rows[i], rows[j])
                 expected = math.exp(-(distance**2) / 2)
@@ -64,9 +64,9 @@ def test_batch(layout):
     start, expected, weights = 0, [], []
     for size in sizes:
         if size > 1:
-            part = nearest_neighbours(x[start : start + size], min(4, size - 1))
-            expected.append(part.edge_index + start)
-            weights.append(part.edge_weight)
+            single = nearest_neighbours(x[start : start + size], min(4, size - 1))
+            expected.append(single.edge_index + start)
+            weights.append(single.edge_weight)
         start += size
     assert torch.equal(graph.edge_index, torch.cat(expected, dim=1))
     torch.testing.assert_close(graph.edge_weight, torch.cat(weights))
@@ -94,8 +94,8 @@ def test_dtypes(layout, dtype):
 def test_duplicates_and_zeros(layout):
     x = torch.randn(4, 5).repeat_interleave(3, dim=0)
     graph = nearest_neighbours(as_layout(x, layout), 2, similarity='heat_kernel')
-    for i, found in enumerate(lists(graph, 12)):
-        assert {*found, i} == {i // 3 * 3 + j for j in range(3)}
+    for i, near in enumerate(lists(graph, 12)):
+        assert {*near, i} == {i // 3 * 3 + j for j in range(3)}
     # Cosines are rounded, but nobody is nearer than a twin.
     x = torch.rand(200, 30).repeat(2, 1)
     heat = nearest_neighbours(as_layout(x, layout), 1, similarity='heat_kernel')
@@ -108,8 +108,8 @@ def test_duplicates_and_zeros(layout):
 
 @LAYOUTS
 def test_smallest_inputs(layout):
-    one = as_layout(torch.ones(1, 3), layout)
-    graph = nearest_neighbours(one, 1, loop=True)
+    row = as_layout(torch.ones(1, 3), layout)
+    graph = nearest_neighbours(row, 1, loop=True)
     assert graph.edge_index.tolist() == [[0], [0]]
     assert not graph.edge_weight.requires_grad
     # More neighbours than there are others are all others, as in a batch.

@@ -70,10 +70,10 @@ def test_without_weights_each_edge_weighs_one():
 
 def test_applied_again_starts_from_the_observed_graph():
     data = drawn()
-    first = RefineGraph(4)(data)
-    first.prob = torch.rand(12, 2, dtype=torch.double).softmax(1)
-    again = RefineGraph(4, 'prob')(first)
-    data.prob = first.prob
+    refined = RefineGraph(4)(data)
+    refined.prob = torch.rand(12, 2, dtype=torch.double).softmax(1)
+    again = RefineGraph(4, 'prob')(refined)
+    data.prob = refined.prob
     expected = RefineGraph(4, 'prob')(data)
     assert torch.equal(again.edge_index, expected.edge_index)
     torch.testing.assert_close(again.edge_weight, expected.edge_weight)
@@ -83,16 +83,16 @@ def test_applied_again_starts_from_the_observed_graph():
 def test_sparse_rows_and_other_types(dtype):
     data = drawn()
     expected = RefineGraph(3, 'prob')(data)
-    other = drawn(dtype=dtype)
-    other.x, other.prob = data.x.to(dtype), data.prob.to(dtype)
-    other.edge_index, other.edge_weight = data.edge_index, data.edge_weight.to(dtype)
-    found = RefineGraph(3, 'prob')(other)
-    assert found.edge_weight.dtype == dtype
+    cast = drawn(dtype=dtype)
+    cast.x, cast.prob = data.x.to(dtype), data.prob.to(dtype)
+    cast.edge_index, cast.edge_weight = data.edge_index, data.edge_weight.to(dtype)
+    refined = RefineGraph(3, 'prob')(cast)
+    assert refined.edge_weight.dtype == dtype
     if dtype == torch.float:
-        torch.testing.assert_close(dense(found).double(), dense(expected))
-        other.x = other.x.to_sparse_csr()
-        sparse = RefineGraph(3, 'prob')(other)
-        torch.testing.assert_close(dense(sparse), dense(found))
+        torch.testing.assert_close(dense(refined).double(), dense(expected))
+        cast.x = cast.x.to_sparse_csr()
+        sparse = RefineGraph(3, 'prob')(cast)
+        torch.testing.assert_close(dense(sparse), dense(refined))
 
 
 def test_points_are_compared_by_distance():

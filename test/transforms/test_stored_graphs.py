@@ -39,10 +39,10 @@ def test_graph_of_a_layer(data, model, layer):
     model.eval()
     with torch.no_grad():  # As the transform does: another order of the same sums.
         expected = model.graphs(data.x)[layer]
-        other = model.graphs(data.x)[layer - 1]
+        other_layer = model.graphs(data.x)[layer - 1]
     assert torch.equal(out.edge_index, expected.edge_index)
     assert torch.equal(out.edge_weight, expected.edge_weight)
-    assert not torch.equal(out.edge_weight, other.edge_weight)
+    assert not torch.equal(out.edge_weight, other_layer.edge_weight)
     assert not out.edge_weight.requires_grad
     assert degree(out.edge_index[1], 12).tolist() == [3.0] * 12
 
@@ -62,14 +62,14 @@ PARTS = {
 @pytest.mark.parametrize('name', PARTS)
 @pytest.mark.parametrize('layer', [0, -1])
 def test_graph_of_a_part(data, name, layer, graph_of):
-    part, is_given = PARTS[name].train(), name == 'candidates'
-    out = FreezeLatentGraph(part, layer, use_edge_index=is_given)(data)
-    assert part.training
+    module, is_given = PARTS[name].train(), name == 'candidates'
+    out = FreezeLatentGraph(module, layer, use_edge_index=is_given)(data)
+    assert module.training
     batch = Batch.from_data_list([data, data])
-    batch = FreezeLatentGraph(part, use_edge_index=is_given)(batch)
+    batch = FreezeLatentGraph(module, use_edge_index=is_given)(batch)
     assert torch.equal(graph_of(batch, 1)[0], out.edge_index)
-    part.eval()
-    expected = getattr(part, 'graph', part)(data.x, *[data.edge_index][:is_given])
+    module.eval()
+    expected = getattr(module, 'graph', module)(data.x, *[data.edge_index][:is_given])
     assert torch.equal(out.edge_index, expected.edge_index)
     torch.testing.assert_close(out.edge_weight, expected.edge_weight)
     assert not out.edge_weight.requires_grad
@@ -93,8 +93,8 @@ def test_k_and_threshold_prune(data):
 @pytest.mark.parametrize('of', ['model', 'sampler'])
 def test_given_candidates(data, model, of):
     frozen = FreezeLatentGraph(model if of == 'model' else SAMPLER, use_edge_index=True)
-    given = set(zip(*data.edge_index.tolist(), strict=True))
-    assert set(zip(*frozen(data).edge_index.tolist(), strict=True)) == given
+    candidates = set(zip(*data.edge_index.tolist(), strict=True))
+    assert set(zip(*frozen(data).edge_index.tolist(), strict=True)) == candidates
     with pytest.raises(ValueError, match=r"'data\.edge_index' must hold the cand"):
         frozen(Data(x=data.x))
 

@@ -25,8 +25,8 @@ def browser():
         options.add_argument(argument)
     options.set_capability('goog:loggingPrefs', {'browser': 'ALL'})
     service = webdriver.ChromeService(driver)
-    with webdriver.Chrome(options=options, service=service) as found:
-        yield found
+    with webdriver.Chrome(options=options, service=service) as browser:
+        yield browser
 
 
 @pytest.fixture

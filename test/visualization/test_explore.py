@@ -38,20 +38,20 @@ def write(tmp_path):
 
 
 def test_edges(write):
-    found = write()
-    (graph,) = found['graphs']
+    page = write()
+    (graph,) = page['graphs']
     assert graph['name'] == 'graph'
     edges = zip(graph['source'], graph['target'], graph['weight'], strict=True)
     assert list(edges) == [(0, 1, 0.4), (2, 3, 0.3), (3, 0, 0.2), (1, 2, 0.1)]
-    assert found['nodes']['names'] == ['0', '1', '2', '3']
-    assert found['colours'] == []
-    assert found['images'] is None
-    assert found['arrange'] is True
+    assert page['nodes']['names'] == ['0', '1', '2', '3']
+    assert page['colours'] == []
+    assert page['images'] is None
+    assert page['arrange'] is True
     (graph,) = write(max_edges=2)['graphs']  # The strongest.
     assert (graph['weight'], graph['total']) == ([0.4, 0.3], 4)
-    found = write({'a': GRAPH, 'b': (torch.tensor([[5], [0]]), torch.ones(1))})
-    assert [graph['name'] for graph in found['graphs']] == ['a', 'b']
-    assert len(found['nodes']['names']) == 6
+    page = write({'a': GRAPH, 'b': (torch.tensor([[5], [0]]), torch.ones(1))})
+    assert [graph['name'] for graph in page['graphs']] == ['a', 'b']
+    assert len(page['nodes']['names']) == 6
 
 
 def test_columns_of_a_table(write):
@@ -64,35 +64,35 @@ def test_columns_of_a_table(write):
         'sold': np.array([day, day, 'NaT', '1970-01-01'], 'M8[s]'),
         'wait': np.array([1, 2, 3, 'NaT'], 'm8[h]'),
     }
-    for given in (columns, pandas.DataFrame(columns)):
-        found = {each['name']: each for each in write(columns=given)['colours']}
-        assert [*found] == [*columns]
-        assert all(each['isFeature'] for each in found.values())
-        assert found['size']['values'] == [2.0, None, 3.0, 1.0]
-        assert found['rooms']['kind'] == 'number'
-        assert found['city']['classes'] == ['Bonn', 'Pisa']
-        assert found['city']['values'] == [0, None, 1, 0]
-        assert found['new']['classes'] == ['False', 'True']
-        assert found['new']['values'] == [1, 0, None, 1]
-        assert found['sold']['isDate']
-        assert found['sold']['values'] == [1552348061.0, 1552348061.0, None, 0.0]
-        assert found['wait']['values'] == [3600.0, 7200.0, 10800.0, None]
+    for table in (columns, pandas.DataFrame(columns)):
+        colours = {each['name']: each for each in write(columns=table)['colours']}
+        assert [*colours] == [*columns]
+        assert all(each['isFeature'] for each in colours.values())
+        assert colours['size']['values'] == [2.0, None, 3.0, 1.0]
+        assert colours['rooms']['kind'] == 'number'
+        assert colours['city']['classes'] == ['Bonn', 'Pisa']
+        assert colours['city']['values'] == [0, None, 1, 0]
+        assert colours['new']['classes'] == ['False', 'True']
+        assert colours['new']['values'] == [1, 0, None, 1]
+        assert colours['sold']['isDate']
+        assert colours['sold']['values'] == [1552348061.0, 1552348061.0, None, 0.0]
+        assert colours['wait']['values'] == [3600.0, 7200.0, 10800.0, None]
     few = write(data=Data(x=torch.ones(4, 1)), columns=columns, max_features=2)
     assert [each['name'] for each in few['colours']] == ['size', 'wait']
     gap = [np.nan] * 3 + [1.0]
     few = write(columns={'gap': gap, 'full': [1, 2, 3, 3]}, max_features=1)
     assert [each['name'] for each in few['colours']] == ['full']
-    named = write(columns={0: [1.0] * 4}, feature_names=np.array(['size']))
-    assert [each['name'] for each in named['colours']] == ['size']
+    page = write(columns={0: [1.0] * 4}, feature_names=np.array(['size']))
+    assert [each['name'] for each in page['colours']] == ['size']
 
 
 def test_a_matrix_of_scipy(write):
     matrix = scipy.sparse.csr_array(([0.4, 0.1], ([1, 2], [0, 1])), shape=(4, 4))
-    found = write(matrix)
-    graph = found['graphs'][0]
+    page = write(matrix)
+    graph = page['graphs'][0]
     # Rows are targets, as of a graph of neighbours.
     assert (graph['source'], graph['target']) == ([0, 1], [1, 2])
-    assert len(found['nodes']['names']) == 4
+    assert len(page['nodes']['names']) == 4
     with pytest.raises(ValueError, match=r"'graph' must be square \(got \[4, 3\]\)"):
         write(matrix[:, :3])
 
@@ -100,25 +100,29 @@ def test_a_matrix_of_scipy(write):
 def test_labels_and_predictions(write):
     data = Data(y=torch.tensor([2, -1, 0, 2]))
     prediction = torch.tensor([[0.5], [float('nan')], [1.5], [1.0]])
-    given = {'prediction': prediction, 'class_names': ['a', 'b', 'c']}
-    label, number = write(data=data, **given)['colours']
+    kwargs = {'prediction': prediction, 'class_names': ['a', 'b', 'c']}
+    label, predicted = write(data=data, **kwargs)['colours']
     assert (label['classes'], label['values']) == (['a', 'c'], [1, None, 0, 1])
-    assert number['values'] == [0.5, None, 1.5, 1.0]
-    assert (number['kind'], number['low'], number['high']) == ('number', 0.5, 1.5)
+    assert predicted['values'] == [0.5, None, 1.5, 1.0]
+    assert (predicted['kind'], predicted['low'], predicted['high']) == (
+        'number',
+        0.5,
+        1.5,
+    )
     # Numbers far from zero have colours of their own.
     value = 1.7e9 + torch.arange(4, dtype=torch.double)
-    (found,) = write(prediction=value)['colours']
-    assert found['values'] == value.tolist()
-    assert (found['low'], found['high']) == (1.7e9, 1.7e9 + 3)
+    (predicted,) = write(prediction=value)['colours']
+    assert predicted['values'] == value.tolist()
+    assert (predicted['low'], predicted['high']) == (1.7e9, 1.7e9 + 3)
 
 
 def test_a_class_has_one_colour_as_label_and_as_prediction(write):
     data = Data(y=torch.tensor([5, -1, 2, 5]))
     prediction = torch.tensor([5, 5, 9, 5])
-    label, found = write(data=data, prediction=prediction)['colours']
-    assert label['classes'] == found['classes'] == ['2', '5', '9']
+    label, predicted = write(data=data, prediction=prediction)['colours']
+    assert label['classes'] == predicted['classes'] == ['2', '5', '9']
     assert label['values'] == [1, None, 0, 1]
-    assert found['values'] == [1, 1, 2, 1]
+    assert predicted['values'] == [1, 1, 2, 1]
     (label,) = write(data=Data(y=torch.tensor([True, False, True, True])))['colours']
     assert (label['classes'], label['values']) == (['0', '1'], [1, 0, 1, 1])
     (label,) = write(data=Data(y=torch.full((4,), -1)), class_names=['a'])['colours']
@@ -137,27 +141,30 @@ HOLDERS = [list, lambda v: np.array(v, dtype=object), by_pandas]
 
 @pytest.mark.parametrize('make', HOLDERS)
 def test_classes_that_are_texts(write, make):
-    (found,) = write(prediction=make(TEXTS))['colours']
-    assert (found['classes'], found['values']) == (['no', 'yes'], [1, 0, None, 1])
+    (predicted,) = write(prediction=make(TEXTS))['colours']
+    assert (predicted['classes'], predicted['values']) == (
+        ['no', 'yes'],
+        [1, 0, None, 1],
+    )
     # Beside numbers that have these names.
     y = torch.tensor([0, 1, -1, 2])
-    label, found = write(
+    label, predicted = write(
         data=Data(y=y), prediction=make(TEXTS), class_names=['yes', 'b', 'no']
     )['colours']
-    assert label['classes'] == found['classes'] == ['yes', 'b', 'no']
+    assert label['classes'] == predicted['classes'] == ['yes', 'b', 'no']
     assert label['values'] == [0, 1, None, 2]
-    assert found['values'] == [0, 2, None, 0]
+    assert predicted['values'] == [0, 2, None, 0]
     # And without names.
-    label, found = write(data=Data(y=make(TEXTS)), prediction=y)['colours']
-    assert label['classes'] == found['classes'] == ['0', '1', '2', 'no', 'yes']
-    assert (label['values'], found['values']) == ([4, 3, None, 4], [0, 1, None, 2])
+    label, predicted = write(data=Data(y=make(TEXTS)), prediction=y)['colours']
+    assert label['classes'] == predicted['classes'] == ['0', '1', '2', 'no', 'yes']
+    assert (label['values'], predicted['values']) == ([4, 3, None, 4], [0, 1, None, 2])
     with pytest.raises(ValueError, match=r"every class of .* without 'no'\)"):
         write(prediction=make(TEXTS), class_names=['yes'])
 
 
 @pytest.mark.parametrize('make', HOLDERS)
 @pytest.mark.parametrize(
-    ('given', 'classes', 'values'),
+    ('prediction', 'classes', 'values'),
     [
         ([3, 1, 3, 1], ['1', '3'], [1, 0, 1, 0]),
         ([-1, 1, 1, -1], ['-1', '1'], [0, 1, 1, 0]),
@@ -166,18 +173,18 @@ def test_classes_that_are_texts(write, make):
         ([0.5, None, 1.5, 1.0], None, [0.5, None, 1.5, 1.0]),
     ],
 )
-def test_predictions_that_are_no_tensors(write, make, given, classes, values):
-    (found,) = write(prediction=make(given))['colours']
-    assert (found.get('classes'), found['values']) == (classes, values)
+def test_predictions_that_are_no_tensors(write, make, prediction, classes, values):
+    (predicted,) = write(prediction=make(prediction))['colours']
+    assert (predicted.get('classes'), predicted['values']) == (classes, values)
 
 
 def test_features_that_are_not_numbers_are_absent(write):
     x = torch.tensor([[torch.nan, 1], [torch.inf, 2], [0, 3], [5, torch.nan]])
-    for given in (x, x.to_sparse_coo()):
-        first, second = write(data=Data(x=given))['colours']
-        assert first['values'] == [None, None, 0, 5]
-        assert (first['low'], first['high']) == (0, 5)
-        assert second['values'] == [1, 2, 3, None]
+    for features in (x, x.to_sparse_coo()):
+        with_infinity, with_nan = write(data=Data(x=features))['colours']
+        assert with_infinity['values'] == [None, None, 0, 5]
+        assert (with_infinity['low'], with_infinity['high']) == (0, 5)
+        assert with_nan['values'] == [1, 2, 3, None]
     (nothing,) = write(data=Data(x=torch.full((4, 1), torch.nan)))['colours']
     assert (nothing['low'], nothing['high']) == (0, 0)
 
@@ -187,51 +194,53 @@ def test_sparse_features_stay_sparse(write, meter):
     index = torch.stack([torch.arange(n), torch.arange(n) * 7])
     x = torch.sparse_coo_tensor(index, torch.arange(1.0, n + 1), (n, d))
     graph = torch.tensor([[0], [n - 1]]), torch.ones(1)
-    with meter() as found:
+    with meter() as memory:
         colours = write(graph, data=Data(x=x.to_sparse_csr()), max_features=2)[
             'colours'
         ]
     names = [f'feature {7 * (n - 2)}', f'feature {7 * (n - 1)}']
     assert [colour['name'] for colour in colours] == names
     assert colours[1]['values'][-1] == n
-    assert found.largest < 10 * d
+    assert memory.largest < 10 * d
 
 
 def test_features_of_largest_variance(write):
     x = torch.tensor([[0, 5.0, 1], [0, 0, 2], [0, 5, 1], [0, 0, 2]])
-    found = write(data=Data(x=x), feature_names=['a', 'b', 'c'], max_features=2)
-    assert [colour['name'] for colour in found['colours']] == ['b', 'c']
+    page = write(data=Data(x=x), feature_names=['a', 'b', 'c'], max_features=2)
+    assert [colour['name'] for colour in page['colours']] == ['b', 'c']
     sparse = write(data=Data(x=x.to_sparse_csr()), max_features=2)
-    for one, other in zip(found['colours'], sparse['colours'], strict=True):
-        assert one['values'] == other['values']
+    for dense_colour, sparse_colour in zip(
+        page['colours'], sparse['colours'], strict=True
+    ):
+        assert dense_colour['values'] == sparse_colour['values']
     assert write(data=Data(x=x), max_features=0)['colours'] == []
 
 
 def test_places(write):
     pos = torch.tensor([[0.0, 1], [2, 3], [4, 5], [6, 7]])
-    found = write(data=Data(pos=pos))
-    assert found['nodes']['x'] == [0, 2, 4, 6]
-    assert found['nodes']['y'] == [1, 3, 5, 7]
-    assert found['arrange'] is False
+    page = write(data=Data(pos=pos))
+    assert page['nodes']['x'] == [0, 2, 4, 6]
+    assert page['nodes']['y'] == [1, 3, 5, 7]
+    assert page['arrange'] is False
     assert write(seed=1)['nodes'] == write(seed=1)['nodes'] != write(seed=2)['nodes']
     equal = write(data=Data(x=torch.ones(4, 3)))['nodes']
     assert len(set(zip(equal['x'], equal['y'], strict=True))) == 4
 
 
-def sprite_of(found):
-    data = base64.b64decode(found['uri'].removeprefix('data:image/png;base64,'))
+def sprite_of(images):
+    data = base64.b64decode(images['uri'].removeprefix('data:image/png;base64,'))
     return np.array(Image.open(io.BytesIO(data)))
 
 
 @pytest.mark.parametrize('shape', [(4, 2, 3), (4, 2, 3, 3), (4, 5, 1)])
 def test_images(write, shape):
     images = torch.randint(256, shape, dtype=torch.uint8)
-    found = write(images=images)['images']
-    sprite, (height, width) = sprite_of(found), shape[1:3]
-    assert (found['height'], found['width']) == (height, width)
+    sprites = write(images=images)['images']
+    sprite, (height, width) = sprite_of(sprites), shape[1:3]
+    assert (sprites['height'], sprites['width']) == (height, width)
     for i, image in enumerate(images.numpy()):
-        top = i // found['columns'] * height
-        left = i % found['columns'] * width
+        top = i // sprites['columns'] * height
+        left = i % sprites['columns'] * width
         shown = sprite[top : top + height, left : left + width]
         np.testing.assert_array_equal(shown, image)
 
@@ -239,8 +248,8 @@ def test_images(write, shape):
 def test_numbers_of_images_become_bytes(write):
     images = torch.tensor([[[-1.0, 0.0]], [[1.0, 0.5]]])
     graph = torch.tensor([[0], [1]]), torch.ones(1)
-    found = sprite_of(write(graph, images=images)['images'])
-    assert sorted(found.flatten().tolist()) == [0, 128, 191, 255]
+    sprite = sprite_of(write(graph, images=images)['images'])
+    assert sorted(sprite.flatten().tolist()) == [0, 128, 191, 255]
     flat = sprite_of(write(graph, images=torch.ones(2, 2, 2))['images'])
     assert flat.max() == 0
 
@@ -273,27 +282,29 @@ class Elements(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        found = dict(attrs)
-        self.by_id[found.get('id')] = {'tag': tag, **found}
-        self.labelled |= {found['for']} if tag == 'label' and 'for' in found else set()
+        attributes = dict(attrs)
+        self.by_id[attributes.get('id')] = {'tag': tag, **attributes}
+        self.labelled |= (
+            {attributes['for']} if tag == 'label' and 'for' in attributes else set()
+        )
 
 
 def test_controls_and_legend_are_in_the_page(tmp_path):
     path = explore(GRAPH, data=Data(y=Y), path=tmp_path / 'graph.html')
     text = path.read_text(encoding='utf-8')
-    found = Elements(text)
+    elements = Elements(text)
     for name in ('keep', 'least', 'search'):
-        assert found.by_id[name]['tag'] == 'input'
-        assert name in found.labelled
-    assert found.by_id['dark']['tag'] == 'button'
-    assert {'legend', 'edges', 'homophily', 'node'} <= {*found.by_id}
+        assert elements.by_id[name]['tag'] == 'input'
+        assert name in elements.labelled
+    assert elements.by_id['dark']['tag'] == 'button'
+    assert {'legend', 'edges', 'homophily', 'node'} <= {*elements.by_id}
     # Each element that the program looks for is there.
-    assert {*re.findall(r"\belement\('([a-z-]+)'\)", text)} <= {*found.by_id}
+    assert {*re.findall(r"\belement\('([a-z-]+)'\)", text)} <= {*elements.by_id}
     # The style has a colour for a dark page wherever it has one.
     style = re.search(r'<style>(.*?)</style>', text, re.DOTALL)[1]
-    names, rest = style.split(':root[data-theme', 1)
-    assert not re.findall(r'#[0-9a-f]{3,8}\b(?=[;, )])', rest)
-    assert {*re.findall(r'var\((--\w+)\)', rest)} <= {*re.findall(r'--\w+', names)}
+    light, dark = style.split(':root[data-theme', 1)
+    assert not re.findall(r'#[0-9a-f]{3,8}\b(?=[;, )])', dark)
+    assert {*re.findall(r'var\((--\w+)\)', dark)} <= {*re.findall(r'--\w+', light)}
 
 
 def run_page(path, script):
@@ -302,8 +313,8 @@ def run_page(path, script):
     if node is None:
         pytest.skip('needs node')
     text = path.read_text(encoding='utf-8')
-    parts = re.findall(r'<script>(.*?)</script>', text, flags=re.DOTALL)
-    view, panel, page = parts[-3:]
+    scripts = re.findall(r'<script>(.*?)</script>', text, flags=re.DOTALL)
+    view, panel, page = scripts[-3:]
     program = f"""
         const data = {json.dumps(content(path))};
         {view}
@@ -335,7 +346,7 @@ def test_homophily_is_that_of_the_edges_shown(tmp_path):
         alike(shown(0, 2, Infinity), data.colours[0]),
         data.graphs[0].weight.map((_, e) => shown(0, 0, 2).keeps(e)),
         new Page(data).perNode ]"""
-    classes, numbers, nothing, kept, most = run_page(path, script)
+    classes, numbers, nothing, is_drawn, per_node = run_page(path, script)
     summary = describe_graph(graph, y)
     share, chance = summary.weighted_homophily, summary.chance
     assert classes.startswith(f'Homophily {share:.2f}: ')
@@ -352,11 +363,13 @@ def test_homophily_is_that_of_the_edges_shown(tmp_path):
     source, target = source[order], target[order]
     for node in range(30):
         into = [
-            k for k, s, t in zip(kept, source, target, strict=True) if t == node != s
+            k
+            for k, s, t in zip(is_drawn, source, target, strict=True)
+            if t == node != s
         ]
         assert into == [True] * min(2, len(into)) + [False] * (len(into) - 2)
-    assert not any(np.array(kept)[(source == target).numpy()])
-    assert most == 2
+    assert not any(np.array(is_drawn)[(source == target).numpy()])
+    assert per_node == 2
 
 
 def test_few_edges_are_all_drawn_and_dark_classes_lighter(tmp_path):
@@ -370,8 +383,8 @@ def test_few_edges_are_all_drawn_and_dark_classes_lighter(tmp_path):
     assert len({*dark}) == len(light)
 
     def brightness(colour):
-        parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
-        return np.dot(parts, [0.21, 0.72, 0.07]) / 255
+        rgb = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+        return np.dot(rgb, [0.21, 0.72, 0.07]) / 255
 
     assert min(map(brightness, dark)) > 0.3 > min(map(brightness, light))
 
@@ -410,8 +423,8 @@ def test_the_file_is_replaced_as_a_whole(tmp_path, monkeypatch):
 
 def test_half_precision_and_gradients(write):
     weight = GRAPH[1].half().requires_grad_()
-    found = write((EDGES, weight), data=Data(x=torch.rand(4, 2).bfloat16()))
-    assert found['graphs'][0]['weight'][0] == pytest.approx(0.4, rel=1e-3)
+    page = write((EDGES, weight), data=Data(x=torch.rand(4, 2).bfloat16()))
+    assert page['graphs'][0]['weight'][0] == pytest.approx(0.4, rel=1e-3)
 
 
 AB = {'class_names': ['a', 'b']}

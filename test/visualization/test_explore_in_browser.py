@@ -18,13 +18,13 @@ LAYERS = ['layer 1', '</script><b>layer 2']
 @pytest.fixture
 def page(visit):
     """A page of two graphs on six nodes, which stand on a grid."""
-    first = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 0, 0, 5]])
-    second = torch.tensor([[5, 4], [0, 0]])
+    edges_1 = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 0, 0, 5]])
+    edges_2 = torch.tensor([[5, 4], [0, 0]])
     weights = torch.tensor([0.9, 0.5, 0.3, 0.1, 0.7]), torch.tensor([0.2, 0.8])
     images = torch.zeros(6, 2, 3, 3, dtype=torch.uint8)
     images[1, ..., 0] = 255
     return visit(
-        dict(zip(LAYERS, zip((first, second), weights, strict=True), strict=True)),
+        dict(zip(LAYERS, zip((edges_1, edges_2), weights, strict=True), strict=True)),
         data=Data(
             x=torch.arange(12.0).view(6, 2),
             y=torch.tensor([0, 0, 1, 1, 2, -1]),
@@ -51,7 +51,7 @@ def find(page, selector):
 
 
 def texts(page, selector):
-    return [found.text for found in page.find_elements('css selector', selector)]
+    return [element.text for element in page.find_elements('css selector', selector)]
 
 
 def point_at(page, node):
@@ -112,9 +112,9 @@ def set_slider(page, value):
     js(page, script, value)
 
 
-def touch(page, kind, *points):
+def touch(page, action, *points):
     points = [{'x': x, 'y': y} for x, y in points]
-    event = {'type': f'touch{kind}', 'touchPoints': points}
+    event = {'type': f'touch{action}', 'touchPoints': points}
     page.execute_cdp_cmd('Input.dispatchTouchEvent', event)
 
 
@@ -241,9 +241,9 @@ def test_the_threshold_hides_weak_edges(page):
     assert 'edges from (0)' in hover(page, 0)
     ActionChains(page).move_to_element(find(page, 'h1')).perform()
     wait(page, 'return explorer.focus === null')
-    for value, number in ((1000, 1), (0, 5)):
+    for value, num_edges in ((1000, 1), (0, 5)):
         set_slider(page, value)
-        assert len(shown_edges(page)) == number
+        assert len(shown_edges(page)) == num_edges
     # A weight can be typed.
     every = Keys.CONTROL + 'a'
     least.send_keys(every)
@@ -258,8 +258,8 @@ def test_the_threshold_hides_weak_edges(page):
 def test_a_page_opens_with_the_heaviest_edges_of_each_node(visit):
     edge_index, weight = graph(400, 20)
     page = visit((edge_index, weight), data=Data(y=torch.arange(20) % 2))
-    slider, kept = find(page, '#keep'), find(page, '#kept')
-    assert kept.text == slider.get_attribute('aria-valuetext') == '2'
+    slider, label = find(page, '#keep'), find(page, '#kept')
+    assert label.text == slider.get_attribute('aria-valuetext') == '2'
     # Two of each node, and none of the loops, which would not be seen.
     assert (edge_index[0] == edge_index[1]).any()
     assert len(shown_edges(page)) == 40
@@ -267,11 +267,11 @@ def test_a_page_opens_with_the_heaviest_edges_of_each_node(visit):
     before = find(page, '#homophily').text
     assert before.startswith('Homophily 0.')
     slider.send_keys(Keys.END)
-    assert kept.text == 'all'
+    assert label.text == 'all'
     assert len(shown_edges(page)) == 400
     assert find(page, '#homophily').text != before
     slider.send_keys(Keys.HOME)
-    assert kept.text == '1'
+    assert label.text == '1'
     # A node that is pointed at shows all of its edges.
     js(page, 'explorer.choose(0)')
     assert len(shown_edges(page)) > 10
@@ -301,8 +301,8 @@ def test_a_class_of_the_legend_is_singled_out(page):
         faint = js(page, 'return theme.faint')
         return [node for node, colour in enumerate(colours(page)) if colour != faint]
 
-    def entry(number):
-        return page.find_elements('css selector', '#legend button')[number]
+    def entry(i):
+        return page.find_elements('css selector', '#legend button')[i]
 
     assert texts(page, '#legend button') == ['red', '<i>green', 'blue', 'none']
     entry(1).click()
@@ -341,12 +341,12 @@ def test_colours(page):
     choice = ui.Select(find(page, '#colour'))
     names = [option.text for option in choice.options]
     assert names == ['target', 'prediction', 'feature 0', 'feature 1']
-    found = colours(page)
-    assert found[0] == found[1] != found[2]
-    assert found[5] == '#bbbbbb'  # Without a label.
+    shown = colours(page)
+    assert shown[0] == shown[1] != shown[2]
+    assert shown[5] == '#bbbbbb'  # Without a label.
     choice.select_by_visible_text('prediction')
-    found = colours(page)
-    assert found[0] != found[1] == found[2]
+    shown = colours(page)
+    assert shown[0] != shown[1] == shown[2]
     choice.select_by_visible_text('feature 0')
     assert colours(page)[::5] == ['rgb(68,1,84)', 'rgb(253,231,37)']
     assert find(page, '#legend').text.split() == ['0', '10']
@@ -365,8 +365,8 @@ def test_two_graphs_side_by_side(page):
     assert second.is_displayed()
     assert find(page, '#second .count').text == '6 nodes, 2 of 2 edges'
     places = 'view.graph.mapNodes((_, { x, y }) => [x, y])'
-    first, other = js(page, f'return explorer.views.map((view) => {places})')
-    assert first == other
+    left, right = js(page, f'return explorer.views.map((view) => {places})')
+    assert left == right
     text = hover(page, 0)
     assert 'layer 1: edges from (2)' in text
     assert '</script><b>layer 2: edges from (2)' in text
@@ -396,9 +396,9 @@ def test_narrow_windows_hold_everything(page):
 def test_nodes_without_places_are_arranged(visit):
     """Two cliques that nothing joins come apart, from one place."""
     node = torch.arange(5)
-    one = torch.cartesian_prod(node, node).t()
-    one = one[:, one[0] != one[1]]
-    edge_index = torch.cat([one, one + 5], dim=1)
+    clique = torch.cartesian_prod(node, node).t()
+    clique = clique[:, clique[0] != clique[1]]
+    edge_index = torch.cat([clique, clique + 5], dim=1)
     page = visit((edge_index, torch.ones(edge_index.size(1))))
     assert find(page, '#arrange').text == 'Stop'
     assert not find(page, '#compare').is_displayed()
@@ -419,9 +419,9 @@ def test_nodes_without_places_are_arranged(visit):
     wait(page, script)
 
 
-def graph(number, num_nodes, weight=None):
-    edges = torch.randint(num_nodes, (2, number))
-    return edges, torch.rand(number) if weight is None else weight
+def graph(num_edges, num_nodes, weight=None):
+    edges = torch.randint(num_nodes, (2, num_edges))
+    return edges, torch.rand(num_edges) if weight is None else weight
 
 
 NOT_FINITE = Data(x=torch.full((3, 2), torch.nan), y=torch.full((3,), torch.nan))
@@ -442,13 +442,13 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize(('given', 'kwargs'), ODD.values(), ids=ODD)
-def test_odd_graphs(visit, given, kwargs):
-    page = visit(given, **kwargs)
+@pytest.mark.parametrize(('edges', 'kwargs'), ODD.values(), ids=ODD)
+def test_odd_graphs(visit, edges, kwargs):
+    page = visit(edges, **kwargs)
     js(page, 'explorer.keep(Infinity)')
-    assert len(shown_edges(page)) == given[1].numel()
+    assert len(shown_edges(page)) == edges[1].numel()
     is_enabled = find(page, '#threshold').is_enabled()
-    assert is_enabled == (len(given[1].unique()) > 1)
+    assert is_enabled == (len(edges[1].unique()) > 1)
     if is_enabled:
         set_slider(page, 1000)
         assert len(shown_edges(page)) == 1

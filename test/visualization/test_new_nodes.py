@@ -61,16 +61,16 @@ def assert_shows_new_rows(model, page, rows):
         for i in range(num_new)
         for source, weight in zip(sources[i], weights[i], strict=True)
     }
-    found = edges_into_new(page)
-    assert found.keys() == expected.keys()
+    edges = edges_into_new(page)
+    assert edges.keys() == expected.keys()
     np.testing.assert_allclose(
-        [*found.values()], [expected[edge] for edge in found], rtol=1e-3
+        [*edges.values()], [expected[edge] for edge in edges], rtol=1e-3
     )
     shown = colours(page)
     change = model.contributions(rows)['neighbours']
-    part = shown['prediction from neighbours']['values']
-    assert part[:N] == [None] * N
-    np.testing.assert_allclose(part[N:], change, rtol=1e-4)
+    from_neighbours = shown['prediction from neighbours']['values']
+    assert from_neighbours[:N] == [None] * N
+    np.testing.assert_allclose(from_neighbours[N:], change, rtol=1e-4)
     assert shown['row']['classes'] == ['training', 'new']
     assert shown['row']['values'] == [0] * N + [1] * num_new
     return shown
@@ -94,8 +94,8 @@ def test_new_rows_of_a_table(path):
     model = GSLClassifier('learned', eval_k=N - 1, **BRIEF).fit(FRAME[:N], y[:N])
     # Another order, and a column of no use.
     new = FRAME[N:].iloc[:, ::-1].assign(more=1)
-    for one in (model, pickle.loads(pickle.dumps(model))):
-        shown = assert_shows_new_rows(one, one.explore(path, new), new)
+    for estimator in (model, pickle.loads(pickle.dumps(model))):
+        shown = assert_shows_new_rows(estimator, estimator.explore(path, new), new)
         assert [*shown][:4] == [
             'taste',
             'prediction',
@@ -105,8 +105,8 @@ def test_new_rows_of_a_table(path):
     assert shown['taste']['classes'] == ['raw', 'ripe']
     assert shown['taste']['values'] == [int(g == 'ripe') for g in y[:N]] + [None] * 10
     predictions = [*model.transduction_, *model.predict(new)]
-    found = [shown['prediction']['classes'][i] for i in shown['prediction']['values']]
-    assert found == predictions
+    texts = [shown['prediction']['classes'][i] for i in shown['prediction']['values']]
+    assert texts == predictions
     assert shown['kind']['values'] == [0, None, 1] * 20
     assert shown['sold']['values'][-1] == 60 * 86400.0 - 3600
     assert content(path)['nodes']['names'][N - 1 : N + 1] == ['490', 'new 500']
@@ -132,8 +132,8 @@ def test_new_rows_of_sparse_rows(path):
         np.testing.assert_allclose(
             shown['feature 1']['values'], np.abs(X[:, 1]), rtol=1e-4
         )
-    named = colours(model.explore(path, new, class_names=['lo', 'mid', 'hi']))
-    assert named['prediction']['classes'] == ['lo', 'mid', 'hi']
+    renamed = colours(model.explore(path, new, class_names=['lo', 'mid', 'hi']))
+    assert renamed['prediction']['classes'] == ['lo', 'mid', 'hi']
 
 
 def test_a_file_keeps_the_name_of_the_target(tmp_path, path):
@@ -183,10 +183,10 @@ def test_new_rows_without_the_columns_of_training(path):
 def test_edges_into_new_nodes_come_first(path):
     new = torch.tensor([False, False, False, True])
     graph = EDGES, WEIGHT
-    (found,) = content(explore(graph, new_mask=new, max_edges=3, path=path))['graphs']
-    edges = zip(found['source'], found['target'], found['weight'], strict=True)
+    (drawn,) = content(explore(graph, new_mask=new, max_edges=3, path=path))['graphs']
+    edges = zip(drawn['source'], drawn['target'], drawn['weight'], strict=True)
     assert list(edges) == [(1, 3, 0.2), (2, 3, 0.1), (0, 1, 0.5)]
-    assert found['total'] == 5
+    assert drawn['total'] == 5
     assert content(path)['nodes']['new'] == [3]
     assert colours(path)['row']['values'] == [0, 0, 0, 1]
     for mask, message in (
@@ -278,8 +278,8 @@ def test_a_sampler(path):
     (graph,) = content(path)['graphs']
     assert graph['name'] == 'graph'
     expected = sampler.eval()(x).edge_index
-    found = {*zip(graph['source'], graph['target'], strict=True)}
-    assert found == {*zip(*expected.tolist(), strict=True)}
+    edges = {*zip(graph['source'], graph['target'], strict=True)}
+    assert edges == {*zip(*expected.tolist(), strict=True)}
     with pytest.raises(TypeError, match=r"'data.x' must be a torch.Tensor, of which"):
         explore(sampler, path=path)
     # A layer that ignores weights does not train it, even if it is trained itself.

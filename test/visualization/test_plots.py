@@ -175,9 +175,9 @@ def test_plot_graph_of_many_nodes():
     assert bar.get_ylabel() == 'mean weight of a target'
     # Two nodes at random, each with the one source that it has.
     right = plot_graph(graph, y, max_nodes=8)
-    number = sum(len(dots.get_offsets()) for dots in dots_of(right))
-    assert 3 <= number <= 4
-    text = f'{number} of 40 nodes and their strongest edges'
+    num_nodes = sum(len(dots.get_offsets()) for dots in dots_of(right))
+    assert 3 <= num_nodes <= 4
+    text = f'{num_nodes} of 40 nodes and their strongest edges'
     assert right.get_title().splitlines()[0] == text
 
 
@@ -233,11 +233,11 @@ def test_edges_pull_their_nodes_together():
     pairs = torch.cartesian_prod(torch.arange(5), torch.arange(5)).t()
     graph = torch.cat([pairs, pairs + 5], dim=1), torch.ones(50)
     state = torch.get_rng_state()
-    place, again, other = (places(graph, seed=seed) for seed in (1, 1, 2))
-    assert torch.equal(place, again)
-    assert not torch.equal(place, other)
+    pos, again, reseeded = (places(graph, seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(pos, again)
+    assert not torch.equal(pos, reseeded)
     assert torch.equal(torch.get_rng_state(), state)
-    distance = torch.cdist(place, place)
+    distance = torch.cdist(pos, pos)
     inside, between = distance[:5, :5], distance[:5, 5:]
     assert between.min() > max(inside.max(), distance[5:, 5:].max()) / 2
     assert between.mean() > 2 * inside.mean()
@@ -245,11 +245,11 @@ def test_edges_pull_their_nodes_together():
 
 def test_features_are_shown_by_their_principal_components():
     x = torch.randn(12, 5) * torch.tensor([1.0, 2, 3, 4, 5])
-    place = places(ring(12), pos=x + 3)
+    pos = places(ring(12), pos=x + 3)
     expected = PCA(2).fit_transform(x.double().numpy())
-    assert np.allclose(place.abs(), np.abs(expected), atol=1e-5)
+    assert np.allclose(pos.abs(), np.abs(expected), atol=1e-5)
     # The sign is not left to chance: the largest entry of an axis is positive.
-    axes = (x - x.mean(dim=0)).double().t() @ place
+    axes = (x - x.mean(dim=0)).double().t() @ pos
     torch.testing.assert_close(axes.amax(dim=0), axes.abs().amax(dim=0))
     narrow = places(ring(12), pos=torch.randn(12, 1))
     assert bool((narrow[:, 1] == 0).all())  # A missing axis is zero.
@@ -259,8 +259,8 @@ def test_features_are_shown_by_their_principal_components():
 def test_labels_whatever_holds_them(names):
     y = [names[i] for i in (1, 0, 1, 0)]
     expected = plot_adjacency(ring(4), torch.tensor([1, 0, 1, 0])).images[0]
-    for given in (y, np.array(y), np.array(y, dtype=object)):
-        found = plot_adjacency(ring(4), given)
-        assert np.array_equal(found.images[0].get_array(), expected.get_array())
-        texts = [text.get_text() for text in found.get_yticklabels()]
+    for labels in (y, np.array(y), np.array(y, dtype=object)):
+        axes = plot_adjacency(ring(4), labels)
+        assert np.array_equal(axes.images[0].get_array(), expected.get_array())
+        texts = [text.get_text() for text in axes.get_yticklabels()]
         assert texts == [str(name) for name in names]
