@@ -104,7 +104,7 @@ def test_explain(regressor, few, places):
     np.testing.assert_allclose(table.iloc[0, 1:], cells)
     sparse = scipy.sparse.csr_matrix(x[:60])
     model = GSLRegressor('learned', **few).fit(sparse, np.stack([y, -y], axis=1)[:60])
-    with pytest.warns(UserWarning, match=r"'row' 0 equals the training rows \[0\], "):
+    with pytest.warns(UserWarning, match=r"'row' equals the training rows \[0\], "):
         of_targets = model.explain(sparse[:1])
     assert [*of_targets][:3] == ['weight', 'target 0', 'target 1']
     np.testing.assert_allclose(of_targets.iloc[0, 3:].astype(float), x[0])
@@ -120,11 +120,13 @@ def test_explain_names_the_row_itself(few, places, form):
         'frame': pandas.DataFrame(x, columns=['a', 'b', 'c']).assign(k=['u'] * 80),
     }[form]
     model = GSLRegressor('learned', **few).fit(rows, y)
-    label = 3 if form == 'frame' else 0
-    text = rf"'row' {label} equals the training rows \[(3, 7|7, 3)\], which are among"
+    text = r"'row' equals the training rows \[(3, 7|7, 3)\], which are among"
     with pytest.warns(UserWarning, match=text):
         table = model.explain(rows[3:4])
     assert {3, 7} <= {*table.index[1:]}
+    with pytest.warns(UserWarning, match=r'\.\.\.\], which') as warned:
+        model.explain(rows[:20])
+    assert sum('equals the training' in str(w.message) for w in warned) == 1
     moved = rows[3:4] + 0.01 if form == 'array' else rows[3:4].copy()
     if form == 'sparse':
         moved.data += 0.01

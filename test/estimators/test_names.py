@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.filterwarnings('ignore:no signal was found'),
     pytest.mark.filterwarnings('ignore:X does not have valid feature names'),
     # Training rows are explained.
-    pytest.mark.filterwarnings('ignore:.row. .* equals the training rows'),
+    pytest.mark.filterwarnings('ignore:.row. equals the training rows'),
 ]
 
 BRIEF = {'n_members': 1, 'hidden_channels': 8, 'max_iter': 2, 'random_state': 0}

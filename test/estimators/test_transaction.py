@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.filterwarnings('ignore:no signal was found'),
     pytest.mark.filterwarnings('ignore:X (has|does not have valid) feature names'),
     # Training rows are explained.
-    pytest.mark.filterwarnings('ignore:.row. .* equals the training rows'),
+    pytest.mark.filterwarnings('ignore:.row. equals the training rows'),
     pytest.mark.usefixtures('few_trees'),
 ]
 

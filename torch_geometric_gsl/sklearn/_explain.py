@@ -67,6 +67,7 @@ class ExplainMixin(Predictions):
         if self._table is not None and is_frame(row):
             row = select_columns(row, [*columns_of(self._rows)])
         tables = []
+        equal: list[Any] = []
         for i, label in enumerate(labels):
             is_kept = weights[i] > 0
             weight = weights[i][is_kept]
@@ -79,23 +80,20 @@ class ExplainMixin(Predictions):
                 each = [graph[[i]][:, sources].toarray()[0] for graph in graphs]
                 variance = np.square(np.stack(each) - weight).T @ shares
                 columns['spread'] = [np.nan, *np.sqrt(variance)]
-            self._warn_of_equal(label, _dense(x[[i]]), sources)
+            is_equal = (_dense(self._x[sources]) == _dense(x[[i]])).all(axis=1)
+            equal += self._labels_of(sources[is_equal])
             target = np.concatenate([prediction[[i]], self._targets[sources]])
             cells = [column[[i]] for column in columns_of(row).values()]
             tables.append(self._neighbour_table(columns, target, cells, sources))
-        return pandas.concat(tables) if len(tables) > 1 else tables[0]
-
-    def _warn_of_equal(self, label: Any, row: Any, sources: Any) -> None:
-        """Warn if neighbours of a row equal it, as a training row does."""
-        is_equal = (_dense(self._x[sources]) == row).all(axis=1)
-        if is_equal.any():
-            equal = self._labels_of(sources[is_equal])
+        if equal:
+            shown = ', '.join(map(repr, equal[:5])) + ', ...' * (len(equal) > 5)
             warn_caller(
-                f"'row' {label!r} equals the training rows {equal}, which are among "
-                f'its neighbours, since all rows are treated as new: '
+                f"'row' equals the training rows [{shown}], which are among the "
+                f'neighbours, since all rows are treated as new: '
                 f"'transduction_' and 'graph_' leave out each row itself",
                 UserWarning,
             )
+        return pandas.concat(tables) if len(tables) > 1 else tables[0]
 
     def _labels_of(self, sources: Any) -> list[Any]:
         """Return the labels of some training rows."""

@@ -308,9 +308,7 @@ def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
     X = X.toarray() if scipy.sparse.issparse(X) else X
     table = estimator._table
     rows = check_array(table.encode(table.read(X)), **options)
-    is_single = (
-        reset and {str(error_class).lower() for error_class in X.dtypes} <= _SINGLE
-    )
+    is_single = reset and {str(dtype).lower() for dtype in X.dtypes} <= _SINGLE
     return rows.astype(np.float32) if is_single else rows
 
 
