@@ -2,14 +2,18 @@
 
 import ctypes
 import os
+import re
 import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
+import torch
 
 from torch_geometric_gsl.ops._native import compiled
+from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import find_compiler
+from torch_geometric_gsl.ops.scores import Identity
 
 needs_compiler = pytest.mark.skipif(
     find_compiler() is None, reason='needs a C++ compiler'
@@ -105,3 +109,23 @@ def test_a_compiler_that_fails(monkeypatch, error):
 def test_without_a_compiler(monkeypatch):
     monkeypatch.setattr(compiled, 'find_compiler', lambda: None)
     assert compiled.load.__wrapped__('race') is None
+
+
+@pytest.mark.parametrize('name', compiled.FIELDS)
+def test_structures_are_those_of_cpp(name):
+    source = Path(compiled.__file__).with_name(f'{name}.cpp').read_text()
+    body = re.search(rf'struct {name.title()} {{(.*?)}};', source, re.S)[1]
+    types = {'double': ctypes.c_double, 'int64_t': ctypes.c_int64}
+    declared = []
+    for line in re.sub('//.*', '', body).split(';')[:-1]:
+        c_type = ctypes.c_void_p if '*' in line else types[line.split()[0]]
+        names = re.sub(r'^\s*(const )?\w+|[*\s]', '', line)
+        declared += [(field, c_type) for field in names.split(',')]
+    assert compiled.structure_of(name)._fields_ == declared
+
+
+def test_fields_of_other_names_are_refused():
+    x = torch.ones(2, 1)
+    pairs = PairScores(x, x, Identity())
+    with pytest.raises(TypeError, match=r"fields of 'rates' differ: \['bound', "):
+        compiled.run_kernel('rates', 'rates', pairs, slice(None), 2, compared=x)

@@ -39,6 +39,26 @@ RESPONSES = {
     'gaussian': 2,
     'mixture': 3,
 }
+# The fields of the structures in C++, in their order: those of scores come first.
+_POINTER, _INTEGER, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
+_SCORES = {
+    _POINTER: 'a b c',
+    _INTEGER: 'a_stride b_stride c_stride response is_dot',
+    _FLOAT: 'scale',
+}
+FIELDS: dict[str, dict[type, str]] = {
+    'race': {
+        _POINTER: 'dst src excluded start listed count bound total share head member '
+        'offset state out_source out_noise out_horizon out_accepted out_clock',
+        _INTEGER: 'channels races_per_target length min_arrivals num_arrivals '
+        'num_bounds num_clusters scan_factor is_distinct',
+    },
+    'rates': {
+        _POINTER: 'compared norm radius min_norm max_norm log_size bound total share',
+        _FLOAT: 'upper error',
+        _INTEGER: 'num_clusters',
+    },
+}
 _TYPES = {torch.float32: 'float', torch.float64: 'double'}
 # Below this number of items one thread is used; above, each has this number of blocks.
 _MIN_THREADED = 256
@@ -145,21 +165,23 @@ def run_kernel(
 ) -> Tensor:
     """Call a function of a library, on all threads, for races or rows of some targets.
 
-    It takes a structure with the formula of the scores and these fields, which are
-    tensors, :obj:`None`, floats and integers in the order of C++, and a range of the
-    :obj:`size` items. Returns the least and the largest score, if there are any.
+    It takes a structure with the formula of the scores and the fields in
+    :obj:`FIELDS`, and a range of the :obj:`size` items. Returns the least and the
+    largest score, if there are any.
     """
     params = [None, None, None, *(param[rows] for param in pairs.response.params)][-3:]
-    values = (
-        *params,
-        *(0 if param is None else param.stride(0) for param in params),
-        [*RESPONSES].index(str(pairs.response.kernel_formula)),
-        pairs.comparison == 'dot',
-        float(pairs.scale),
-        *fields.values(),
-    )
-    structure = _structure(tuple(map(_type_in_c, values)))(
-        *(x.data_ptr() if isinstance(x, Tensor) else x for x in values)
+    for letter, param in zip('abc', params, strict=True):
+        fields[letter] = param
+        fields[f'{letter}_stride'] = 0 if param is None else param.stride(0)
+    fields['response'] = [*RESPONSES].index(str(pairs.response.kernel_formula))
+    fields['is_dot'] = pairs.comparison == 'dot'
+    fields['scale'] = float(pairs.scale)
+    make = structure_of(name)
+    names = {field for field, _ in make._fields_}
+    if fields.keys() != names:
+        raise TypeError(f'fields of {name!r} differ: {sorted(fields.keys() ^ names)}')
+    structure = make(
+        **{k: x.data_ptr() if isinstance(x, Tensor) else x for k, x in fields.items()}
     )
     kernel = getattr(load(name), f'{function}_{_TYPES[pairs.dst.dtype]}')
     threads = torch.get_num_threads() if size >= _MIN_THREADED else 1
@@ -182,13 +204,13 @@ def run_kernel(
     return torch.stack([lowest, highest]) if is_any else scores.new_empty(0)
 
 
-def _type_in_c(value: Any) -> type:
-    if value is None or isinstance(value, Tensor):
-        return ctypes.c_void_p
-    return ctypes.c_double if isinstance(value, float) else ctypes.c_int64
-
-
 @cache
-def _structure(types: tuple[type, ...]) -> type[ctypes.Structure]:
-    fields = [(f'field_{i}', each) for i, each in enumerate(types)]
+def structure_of(name: str) -> Any:
+    """Return the structure that the functions of a library take."""
+    fields = [
+        (field, c_type)
+        for group in (_SCORES, FIELDS[name])
+        for c_type, names in group.items()
+        for field in names.split()
+    ]
     return type('Fields', (ctypes.Structure,), {'_fields_': fields})
