@@ -81,7 +81,6 @@ class SavedEstimator(SaveMixin, BaseEstimator):  # type: ignore[misc]
                 '_losses': blend.losses,
                 '_weights': blend.weights,
                 '_far_weights': blend.far_weights,
-                '_limit': blend.limit,
                 '_is_constant': blend.is_constant,
                 **{name: getattr(self, name) for name in _PLAIN},
             },
