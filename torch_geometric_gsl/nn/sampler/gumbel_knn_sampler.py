@@ -93,10 +93,11 @@ _CHECKS: dict[str, Callable[..., None]] = {
 # The options that tell which limits of a budget apply, and the budget.
 _OPTIONS_OF_BUDGET = ('budget', 'method', 'replace')
 
-# The numbers of the draws that are checked for uniform draws, with the largest share
-# of effective candidates where the scale is learned: it may start low. The number of
-# targets looked at.
-_LOOKS, _LOOK_AT = {1: 0.98, 200: UNIFORM_SHARE}, 64
+# The numbers of the draws at which a sampler warns of uniform draws, with the largest
+# share of effective candidates where the scale is learned: it may start low.
+_UNIFORM_LIMITS = {1: 0.98, 200: UNIFORM_SHARE}
+# The number of targets whose candidates are described for it.
+_NUM_DESCRIBED = 64
 
 
 class GumbelKNNSampler(torch.nn.Module):
@@ -512,9 +513,9 @@ class GumbelKNNSampler(torch.nn.Module):
         is_whole = candidates[0] is None and candidates[2] is None
         if is_whole:
             self._num_draws += 1
-            if self._num_draws in _LOOKS:
-                limit = _LOOKS[self._num_draws] if self.train_scale else UNIFORM_SHARE
-                self._look(Ends.of(x).features, pairs.dst.size(0), limit)
+            if (limit := _UNIFORM_LIMITS.get(self._num_draws)) is not None:
+                limit = limit if self.train_scale else UNIFORM_SHARE
+                self._warn_if_uniform(Ends.of(x).features, pairs.dst.size(0), limit)
         targets = TrainingAssignment(pairs, settings, self._row_cache).assign(
             *candidates
         )
@@ -533,11 +534,11 @@ class GumbelKNNSampler(torch.nn.Module):
             drawn.register_hook(lambda gradient: setattr(self, '_is_initial', False))
 
     @disable_compile
-    def _look(self, x: Features, num_targets: int, limit: float) -> None:
+    def _warn_if_uniform(self, x: Features, num_targets: int, limit: float) -> None:
         """Warn if the sampling distribution of some targets is nearly uniform."""
         if self.similarity.bounds[0] == self.similarity.bounds[1]:
             return  # A control, which shall be uniform.
-        spread = self.distribution(x, rows=(0, min(num_targets, _LOOK_AT)))
+        spread = self.distribution(x, rows=(0, min(num_targets, _NUM_DESCRIBED)))
         warn_if_uniform({'a sampler in training': spread.share}, limit)
 
     def _begin(
