@@ -55,6 +55,8 @@ EDGE, UNKNOWN = torch.zeros(2, 1, dtype=torch.long), ('doc', 'by', 'author')
 BAD_TYPES = r"' must be a dict of \['word', 'doc', 'author'\] \(got 'page'\)"
 BAD_CALLS = [
     ({'x_dict': X['doc']}, TypeError, r"'x_dict' must be a dict, .* \(got Tensor\)"),
+    ({'x_dict': None}, TypeError, r"'x_dict' must be a dict, .* \(got NoneType\)"),
+    ({'x_dict': (X, None)}, TypeError, r"'x_dict' must be a dict, .*got NoneType"),
     ({'x_dict': X | {'page': X['doc']}}, ValueError, r"'x_dict" + BAD_TYPES),
     ({'x_dict': without(X, 'author')}, ValueError, "'x_dict' .* entry for 'author'"),
     ({'x_dict': X | {'word': X['word'][0]}}, ValueError, r"word'\]' must have shape"),

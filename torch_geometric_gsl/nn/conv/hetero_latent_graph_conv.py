@@ -201,6 +201,8 @@ class HeteroLatentGraphConv(HeteroConv):
         """
         check_not_batched(self, (x_dict, z_dict), self.parameters())
         x_src, x_dst, is_pair = Ends.of(x_dict, 'x_dict')
+        for rows in (x_src, x_dst):
+            check_type(rows, dict, 'x_dict', 'a dict, such as data.x_dict')
         relations = self.relations
         if is_pair:
             _check_keys(x_dst, [target for _, _, target in relations], 'x_dict')
