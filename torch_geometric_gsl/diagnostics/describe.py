@@ -34,7 +34,7 @@ from torch_geometric_gsl.nn.sampler.distribution import (
 )
 from torch_geometric_gsl.nn.sampler.distribution import warn_if_uniform
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
-from torch_geometric_gsl.nn.shared_module import all_named_modules, evaluation
+from torch_geometric_gsl.nn.shared_module import all_modules, evaluation
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import (
     MixtureSimilarity,
     NeuralGaussianSimilarity,
@@ -202,7 +202,7 @@ def _find_samplers(model: Any) -> dict[str, GumbelKNNSampler]:
         )
     samplers = {
         name or 'sampler': module
-        for name, module in all_named_modules(model)
+        for name, module in all_modules(model).items()
         if isinstance(module, GumbelKNNSampler)
     }
     if not samplers:

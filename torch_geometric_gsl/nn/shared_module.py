@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain
 from types import MethodType, SimpleNamespace
 from typing import Any
 
@@ -42,17 +41,18 @@ def share_module(module: Any, name: str, lender: Any) -> None:
         module._lenders = {**vars(module).get('_lenders', {}), name: lender}
 
 
-def all_named_modules(
-    model: torch.nn.Module, memo: set[torch.nn.Module] | None = None, prefix: str = ''
-) -> Iterator[tuple[str, torch.nn.Module]]:
-    """Yield the submodules of a model by name, then those that others register."""
+def all_modules(
+    model: torch.nn.Module, prefix: str = '', memo: set[torch.nn.Module] | None = None
+) -> dict[str, torch.nn.Module]:
+    """Return the submodules of a model by name, then those that others register."""
     memo = set() if memo is None else memo
-    registered = [*model.named_modules(memo, prefix)]
-    yield from registered
-    for path, module in registered:
+    modules = dict(model.named_modules(memo, prefix))
+    for path, module in [*modules.items()]:
         for name in vars(module).get('_lenders', ()):
-            path_of_shared = f'{path}.{name}'.lstrip('.')
-            yield from all_named_modules(getattr(module, name), memo, path_of_shared)
+            shared = getattr(module, name)
+            if shared not in memo:
+                modules |= all_modules(shared, f'{path}.{name}'.lstrip('.'), memo)
+    return modules
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def twin_of(module: torch.nn.Module) -> Any:
     Attributes that are set on the twin are its own, so that threads may share the
     module: parameters and buffers remain those of the module.
     """
-    modules = [submodule for _, submodule in all_named_modules(module)]
+    modules = all_modules(module).values()
     twins = {id(submodule): object.__new__(type(submodule)) for submodule in modules}
     for submodule in modules:
         state = {
@@ -99,36 +99,31 @@ def twin_of(module: torch.nn.Module) -> Any:
 
 
 @contextmanager
-def evaluation(module: torch.nn.Module, *, has_options: bool = False) -> Iterator[Any]:
+def evaluation(module: torch.nn.Module, *, always_copy: bool = False) -> Iterator[Any]:
     """Yield a module in evaluation mode, and compute without gradients inside.
 
     A module of which a part is in training mode is left as it is, so that threads may
-    share it: its twin has the same parameters, buffers and caches. So is one whose
-    options the caller sets.
+    share it: its twin has the same parameters, buffers and caches. With
+    :obj:`always_copy` the caller may also set options of the twin.
     """
-    submodules = [submodule for _, submodule in all_named_modules(module)]
+    submodules = all_modules(module).values()
     modes = [submodule.training for submodule in submodules]
+    parameters = [p for each in submodules for p in each._parameters.values()]
     # The first call of lazy modules changes them, not only their parameters.
-    values = chain.from_iterable(
-        submodule.parameters(recurse=False) for submodule in submodules
-    )
-    is_lazy = any(map(is_uninitialized_parameter, values))
-    is_twin = (has_options or any(modes)) and not is_lazy
+    is_lazy = any(map(is_uninitialized_parameter, parameters))
     try:
-        for submodule in submodules if is_lazy else ():
-            submodule.training = False
+        if is_lazy:
+            for submodule in submodules:
+                submodule.training = False
+        elif always_copy or any(modes):
+            module = twin_of(module)
+            for submodule in all_modules(module).values():
+                vars(submodule)['training'] = False
         with torch.no_grad():
-            yield _evaluated(module) if is_twin else module
+            yield module
     finally:
         for submodule, mode in zip(submodules, modes, strict=True) if is_lazy else ():
             submodule.training = mode
-
-
-def _evaluated(module: torch.nn.Module) -> Any:
-    twin = twin_of(module)
-    for _, submodule in all_named_modules(twin):
-        vars(submodule)['training'] = False
-    return twin
 
 
 def _replaced(value: Any, twins: dict[int, Any]) -> Any:

@@ -26,7 +26,7 @@ from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import (
     GumbelKNNSampler,
     samplers_of,
 )
-from torch_geometric_gsl.nn.shared_module import all_named_modules, evaluation
+from torch_geometric_gsl.nn.shared_module import all_modules, evaluation
 from torch_geometric_gsl.ops.edges import rank_in_group
 from torch_geometric_gsl.transforms._graphs import (
     node_features,
@@ -128,7 +128,7 @@ class FreezeLatentGraph(BaseTransform):
             check_type(data, HeteroData, 'data', expected)
         list_graphs: Any = self._typed_graphs if is_typed else self._graph
         with (
-            evaluation(self.model, has_options=True) as model,
+            evaluation(self.model, always_copy=True) as model,
             _limit_eval_k(self.k, model),
         ):
             graphs = list_graphs(model, data)
@@ -237,7 +237,7 @@ def _check_model(model: Any) -> None:
         types = GumbelKNNSampler, LearnedGraphConv
         paths = [
             path
-            for path, module in all_named_modules(model)
+            for path, module in all_modules(model).items()
             if isinstance(module, types)
         ]
         hint = ''

@@ -188,7 +188,7 @@ def test_a_twin_shares_all_but_modes():
     module.eval()
     with evaluation(module) as same:
         assert same is module
-    with evaluation(module, has_options=True) as twin:
+    with evaluation(module, always_copy=True) as twin:
         twin.option = 3
     assert not hasattr(module, 'option')
 

@@ -216,7 +216,7 @@ def label_homophily(
     """
     is_labelled = y >= 0
     label = y.clamp(min=0).long()
-    with evaluation(sampler, has_options=True) as twin:
+    with evaluation(sampler, always_copy=True) as twin:
         vars(twin).update(loop=False, _draw_hooks={})
         messages = F.one_hot(label).float() * is_labelled.unsqueeze(1)
         weight = twin.propagate(x, messages, *sampler_args)[is_labelled]

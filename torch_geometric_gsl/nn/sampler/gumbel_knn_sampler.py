@@ -50,7 +50,7 @@ from torch_geometric_gsl.nn.sampler.training import (
 )
 from torch_geometric_gsl.nn.shared_module import (
     SharedModule,
-    all_named_modules,
+    all_modules,
     share_module,
 )
 from torch_geometric_gsl.nn.similarity.base import Similarity
@@ -605,7 +605,7 @@ def samplers_of(model: torch.nn.Module) -> list[GumbelKNNSampler]:
     """Return the samplers that a model uses."""
     return [
         module
-        for _, module in all_named_modules(model)
+        for module in all_modules(model).values()
         if isinstance(module, GumbelKNNSampler)
     ]
 
