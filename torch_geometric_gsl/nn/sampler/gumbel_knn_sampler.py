@@ -39,7 +39,7 @@ from torch_geometric_gsl.nn.sampler.options import (
     check_budget,
     paper_options,
 )
-from torch_geometric_gsl.nn.sampler.plan import EXACT_METHODS, SamplingPlan, make_draw
+from torch_geometric_gsl.nn.sampler.plan import SamplingPlan, make_draw
 from torch_geometric_gsl.nn.sampler.row_cache import RowCache
 from torch_geometric_gsl.nn.sampler.targets import Targets
 from torch_geometric_gsl.nn.sampler.training import (
@@ -630,7 +630,7 @@ def share_similarities(model: torch.nn.Module) -> None:
 
 def _check_budget_applies(budget: Budget, method: str, replace: bool) -> None:
     """Raise if draws that keep all candidates have limits of arrivals and tails."""
-    if not replace or method in EXACT_METHODS:
+    if not replace or (method in BY_NAME and BY_NAME[method].is_exact):
         why = f'with method={method!r}' if replace else 'with replace=False'
         check_absent(budget.arrivals, 'arrivals', why)
         check_absent(budget.tail, 'tail', why)

@@ -74,6 +74,8 @@ class Method(ABC):
 
     name: ClassVar[str]
     fixed_cost: ClassVar[float]  # Fixed cost of a call, in proposals.
+    #: Whether no draw is truncated, so that arrivals and tails have no limits.
+    is_exact: ClassVar[bool] = False
 
     def obstacles(self, draw: Draw) -> list[str]:
         """Return the reasons why this method cannot serve a draw."""
@@ -102,6 +104,20 @@ class Method(ABC):
             self.total_cost(draw) / draw.num_targets
             if is_shared
             else self.target_cost(draw)
+        )
+
+    def make_plan(self, draw: Draw, reason: str) -> SamplingPlan:
+        """Return the plan of a draw by this method."""
+        options = draw.options
+        is_all = draw.keeps_all or (self.is_exact and options.replace)
+        return SamplingPlan(
+            self.name,
+            reason,
+            num_proposals=None,
+            num_arrivals=None if is_all else options.num_arrivals,
+            num_tail=0 if is_all else options.num_tail,
+            caveat=None if self.is_exact else draw.caveat,
+            cost=self.total_cost(draw),
         )
 
     @abstractmethod
@@ -146,7 +162,8 @@ class ArrivalMethod(Method):
 class Race(ArrivalMethod):
     """Propose candidates until the first arrivals are known."""
 
-    name, fixed_cost = 'race', 4e4
+    name = 'race'
+    fixed_cost = 4e4
 
     def obstacles(self, draw: Draw) -> list[str]:
         bounds = draw.settings.bounds
@@ -185,6 +202,13 @@ class Race(ArrivalMethod):
         # Slow races end with a scan of all candidates.
         return race + _scan_cost(draw) * expected * SCAN_FACTOR / draw.num_sources
 
+    def make_plan(self, draw: Draw, reason: str) -> SamplingPlan:
+        num_proposals = draw.num_expected
+        if num_proposals is None:
+            num_proposals = min(draw.num_proposals, draw.num_sources)
+        plan = super().make_plan(draw, reason)
+        return plan._replace(num_proposals=num_proposals)
+
     def find(
         self, targets: DrawnTargets, generator: Generator
     ) -> tuple[Arrivals, Tail | None]:
@@ -204,7 +228,9 @@ class Race(ArrivalMethod):
 class Dense(ArrivalMethod):
     """Draw noise for each candidate: the definition."""
 
-    name, fixed_cost = 'dense', 2e4
+    name = 'dense'
+    fixed_cost = 2e4
+    is_exact = True
 
     def drawbacks(self, draw: Draw) -> list[str]:
         if draw.fits_dense:
@@ -253,7 +279,8 @@ class Dense(ArrivalMethod):
 class Stream(ArrivalMethod):
     """Find the first arrivals among all candidates, by blocks."""
 
-    name, fixed_cost = 'stream', 4e4
+    name = 'stream'
+    fixed_cost = 4e4
 
     def obstacles(self, draw: Draw) -> list[str]:
         return _scan_obstacles(draw)
@@ -277,7 +304,9 @@ class Stream(ArrivalMethod):
 class Pool(Method):
     """Draw noise for each candidate that is not negligible."""
 
-    name, fixed_cost = 'pool', 3e4
+    name = 'pool'
+    fixed_cost = 3e4
+    is_exact = True
 
     def obstacles(self, draw: Draw) -> list[str]:
         if not draw.settings.replace:
@@ -309,9 +338,12 @@ class Pool(Method):
         return pool_sum(h, targets.pairs, weigh)
 
 
-RACE, STREAM, POOL = Race(), Stream(), Pool()
+DENSE = Dense()
+RACE = Race()
+STREAM = Stream()
+POOL = Pool()
 #: The methods of `'auto'`; the first of equal cost is chosen.
-METHODS: tuple[Method, ...] = (Dense(), RACE, STREAM, POOL)
+METHODS: tuple[Method, ...] = (DENSE, RACE, STREAM, POOL)
 #: All methods: add one here that has another law, and is only used by name.
 BY_NAME = {method.name: method for method in METHODS}
 

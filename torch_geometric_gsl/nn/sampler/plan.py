@@ -30,8 +30,6 @@ BOUND = 0.06  # The bound of a cluster.
 HEAD_SEARCH = 0.12  # A comparison in the search for a head.
 # The number of proposals of a race that scans all candidates first.
 SCAN_FIRST = 0.0
-# Methods without truncated draws and tails, to which no limit of a budget applies.
-EXACT_METHODS = 'dense', 'pool'
 # Rows of this many channels double the time of a proposal.
 WIDTH = 192
 
@@ -145,8 +143,7 @@ class Draw:
     def caveat(self) -> str | None:
         """Describe the error if truncation changes the variance of a sum."""
         settings, options = self.settings, self.options
-        is_exact = settings.method in EXACT_METHODS or self.keeps_all
-        if is_exact or not settings.replace:
+        if self.keeps_all or not settings.replace:
             return None
         num_arrivals, tau = options.num_arrivals, options.tau
         errors = []
@@ -215,23 +212,6 @@ class Draw:
         is_long = self.num_proposals * RACE_FACTOR >= self.num_sources
         is_long |= self.num_proposals > LONG
         return self.listed_by is None and is_long
-
-    def make_plan(self, method: str, reason: str, cost: float = 0.0) -> SamplingPlan:
-        """Return the plan of a method."""
-        is_exact, options = method in EXACT_METHODS, self.options
-        is_all = self.keeps_all or (is_exact and options.replace)
-        proposals = self.num_expected
-        if proposals is None:
-            proposals = min(self.num_proposals, self.num_sources)
-        return SamplingPlan(
-            method,
-            reason,
-            num_proposals=proposals if method == 'race' else None,
-            num_arrivals=None if is_all else options.num_arrivals,
-            num_tail=0 if is_all else options.num_tail,
-            caveat=None if is_exact else self.caveat,
-            cost=cost,
-        )
 
 
 @disable_compile  # It warns about each traced cache.

@@ -21,6 +21,7 @@ from torch_geometric_gsl.nn.sampler.candidates import (
 )
 from torch_geometric_gsl.nn.sampler.methods import (
     BY_NAME,
+    DENSE,
     METHODS,
     POOL,
     RACE,
@@ -102,8 +103,8 @@ class TrainingAssignment(Assignment):
         """Plan draws for all pairs of some lists."""
         draw = make_draw(self.settings, 1, candidates.max_size, listed_by)
         plan = choose(draw) if draw.is_auto else None
-        if plan is None or plan.method != 'dense':
-            plan = draw.make_plan('dense', 'all candidates are listed')
+        if plan is None or plan.method != DENSE.name:
+            plan = DENSE.make_plan(draw, 'all candidates are listed')
         cost = draw.options.num_races * num_pairs / RACE_FACTOR
         return draw.options, plan._replace(num_arrivals=None, num_tail=0, cost=cost)
 
@@ -133,7 +134,7 @@ class TrainingAssignment(Assignment):
         def is_listed(num_src: int, num_dst: int) -> bool:
             if num_src <= int(not settings.loop) or num_dst == 0:
                 return True
-            if settings.method == 'dense':
+            if settings.method == DENSE.name:
                 return num_pairs <= max_pairs(settings)
             if num_src > longest_list:
                 return True
@@ -149,7 +150,7 @@ class TrainingAssignment(Assignment):
         :obj:`num_sources` is the largest number of candidates of a target.
         """
         draw = make_draw(self.settings, 1, max(1, num_sources), listed_by)
-        if choose(draw).method != 'race':
+        if choose(draw).method != RACE.name:
             return math.inf
         num_gathered = max(draw.num_proposals, draw.options.num_tail)
         return RACE_FACTOR * num_gathered if draw.is_auto else 0
@@ -172,7 +173,7 @@ class DrawnGraph(GraphTargets, DrawnTargets):
 
     def restrict(self, start: int, stop: int, multiple: int = 16) -> None:
         """Restrict the targets to a range without changing their draws."""
-        if self.plan.method == 'dense':
+        if self.plan.method == DENSE.name:
             # The definition draws the noise of all pairs in order.
             self.selection = slice(start, stop)
             return
@@ -223,14 +224,14 @@ def plan_of(targets: Targets, pairs: PairScores, method: str) -> SamplingPlan:
     """Return the plan of the target with most candidates, with the total cost."""
     groups: Sequence[Any] = targets.split()
     if not groups:
-        method = 'dense' if method == 'auto' else method
+        method = DENSE.name if method == 'auto' else method
         return SamplingPlan(method, 'there is nothing to draw', None, None, 0)
     # By the width of the compared rows.
     entries = getattr(pairs.src, 'value', pairs.src).numel()
     width = 1 + entries / max(1, pairs.src.size(0)) / WIDTH
     cost = sum(
         # The definition's is that of its noise.
-        group.plan.cost * (1 if group.plan.method == 'dense' else width)
+        group.plan.cost * (1 if group.plan.method == DENSE.name else width)
         for group in groups
     )
     largest: SamplingPlan = max(groups, key=attrgetter('num_candidates')).plan
@@ -270,7 +271,7 @@ def plan_draw(
         has_kernel=pairs.is_sparse or has_kernel(pairs),
     )
     plan = choose(draw)
-    if plan.method != 'race':
+    if plan.method != RACE.name:
         return plan, None
     if RACE.target_cost(draw) > STREAM.target_cost(draw):
         # Requested by name: starts with a scan of all candidates.
@@ -287,7 +288,7 @@ def needs_bounds(draw: Draw) -> bool:
     if not draw.needs_tight_bounds or RACE.reasons_against(draw):
         return False
     if not draw.is_auto:
-        return draw.settings.method == 'race'
+        return draw.settings.method == RACE.name
     # Bounds take long to find: only if a race may be cheaper.
     return _cheapest(draw) is RACE
 
@@ -313,16 +314,14 @@ def choose(draw: Draw) -> SamplingPlan:
         if reasons := method.obstacles(draw):
             reason = '; '.join(reasons)
             raise ValueError(f"'method' cannot be {method.name!r}: {reason}")
-        reason = f'as requested{_measured(draw)}'
-        return draw.make_plan(method.name, reason, method.total_cost(draw))
+        return method.make_plan(draw, f'as requested{_measured(draw)}')
     best = _cheapest(draw)
     reasons = []
     for method in METHODS:
         if method is not best:
             why = ', '.join(method.reasons_against(draw))
             reasons.append(f'not {method.name}: {why or _compare(method, best, draw)}')
-    reason = '; '.join(reasons) + _measured(draw)
-    return draw.make_plan(best.name, reason, best.total_cost(draw))
+    return best.make_plan(draw, '; '.join(reasons) + _measured(draw))
 
 
 def _cheapest(draw: Draw) -> Method:
