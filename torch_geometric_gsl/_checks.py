@@ -258,15 +258,18 @@ def check_two(value: Any, name: str, expected: str) -> None:
 def check_ends(x: Features | Ends, width: int | None = None) -> Ends:
     """Check features of one set of nodes, or of sources and targets.
 
-    Those of a layer, given as :class:`Ends`, are known to be finite.
+    A layer has checked those that it passes on as :class:`Ends`, but for their width.
     """
+    if isinstance(x, Ends):
+        if width is not None and x.src.size(1) != width:
+            raise ValueError(f"'x' must have {width} channels (got {x.src.size(1)})")
+        return x
     ends = Ends.of(x)
     src, dst, is_pair = ends
-    is_finite = not isinstance(x, Ends)
-    check_features(src, 'x_src' if is_pair else 'x', width, is_finite=is_finite)
+    check_features(src, 'x_src' if is_pair else 'x', width)
     if not is_pair:
         return ends
-    check_features(dst, 'x_dst', width, is_finite=is_finite)
+    check_features(dst, 'x_dst', width)
     for attribute, of_src, of_dst in (
         ('dtype', src.dtype, dst.dtype),
         ('device', src.device, dst.device),

@@ -98,14 +98,14 @@ def noise_free_sum(h: Tensor, pairs: PairScores, tau: float) -> Tensor:
         return _tiled_sum(h, pairs, tau)
     bytes_per_row = 4 * num_sources * pairs.dst.element_size()
     blocks = row_blocks(num_targets, bytes_per_row, pairs.memory)
+    if len(blocks) <= 1:
+        return _rows_sum(h, pairs, tau, slice(None))
     rows_sum = _rows_sum
-    if not has_gradient and blocks:  # Of nearly one size.
-        blocks = row_blocks(num_targets, 1, -(-num_targets // len(blocks)))
-    elif len(blocks) > 1:
-        # The weights of one of many blocks are recomputed, not stored.
+    if has_gradient:  # The weights of blocks are recomputed, not stored.
         rows_sum = recomputed(_rows_sum)
-    sums = [rows_sum(h, pairs, tau, rows) for rows in blocks]
-    return torch.cat(sums) if sums else h.new_empty(0, h.size(1))
+    else:  # Of nearly one size.
+        blocks = row_blocks(num_targets, 1, -(-num_targets // len(blocks)))
+    return torch.cat([rows_sum(h, pairs, tau, rows) for rows in blocks])
 
 
 def is_narrow(pairs: PairScores, tau: float) -> bool:

@@ -243,7 +243,8 @@ class TableNet(RowIndexMixin, SavedModel):
                 generator=generator,
                 return_graph=return_graph,
             )
-            self.neighbours.sampler.await_gradient(total)
+            if self.training:
+                self.neighbours.sampler.await_gradient(total)
             if graph is not None and key is not dst_key:
                 graph = PairGraph(*graph)
             h = h + self._project(total)

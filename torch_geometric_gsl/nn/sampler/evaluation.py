@@ -177,11 +177,14 @@ def _warn(message: str, *values: Tensor) -> None:
 
 
 def exported_sum(
-    scores: PairScores,
-    settings: Settings,
     h: Tensor,
-    is_training: bool,
+    pairs: PairScores,
     unsupported: dict[str, Any],
+    *,
+    tau: float,
+    loop: bool,
+    num_nearest: int | None,
+    is_training: bool,
 ) -> Tensor:
     r"""Sum messages as defined, for :func:`torch.export.export`.
 
@@ -199,22 +202,22 @@ def exported_sum(
                 f"'{name}' is not supported by 'torch.export': the number of edges "
                 f'would depend on values (got a {type(value).__name__})'
             )
-    check_messages(h, scores.src.size(0), scores.src.device)
-    if not settings.loop:
-        scores = exclude_loops(scores)
+    check_messages(h, pairs.src.size(0), pairs.src.device)
+    if not loop:
+        pairs = exclude_loops(pairs)
     with torch.autocast(h.device.type, enabled=False):
-        score = scores.rows()
-        weight = noise_free_weights(score, settings.tau, scores.null).to(h.dtype)
+        score = pairs.rows()
+        weight = noise_free_weights(score, tau, pairs.null).to(h.dtype)
         # A target without candidates, such as a single node, receives no message.
         weight = weight.masked_fill((score == -math.inf).all(dim=1, keepdim=True), 0.0)
-        if settings.num_nearest is not None:
-            weight = _nearest_weights(scores, weight, settings.num_nearest)
+        if num_nearest is not None:
+            weight = _nearest_weights(pairs, weight, num_nearest)
         return weight @ h
 
 
-def _nearest_weights(scores: PairScores, weight: Tensor, k: int) -> Tensor:
+def _nearest_weights(pairs: PairScores, weight: Tensor, k: int) -> Tensor:
     """Keep the weights of the nearest sources, rescaled to the sum of all."""
-    ranks = scores.ranking.rows()
+    ranks = pairs.ranking.rows()
     nearest = ranks.topk(min(k, ranks.size(1)), dim=1).indices
     sparse = torch.zeros_like(weight).scatter(1, nearest, weight.gather(1, nearest))
     # A null neighbour may take all the weight.

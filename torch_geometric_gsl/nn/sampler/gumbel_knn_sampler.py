@@ -339,7 +339,8 @@ class GumbelKNNSampler(torch.nn.Module):
         pairs, targets = self._assign(x, candidates, generator)
         with torch.autocast(pairs.src.device.type, enabled=False):
             graph = _in_dtype_of(x, targets.graph(generator))
-        self.await_gradient(graph.edge_weight)
+        if self.training:
+            self.await_gradient(graph.edge_weight)
         if not return_adj_t:
             return graph
         return graph.to_adj_t((pairs.src.size(0), pairs.dst.size(0)))
@@ -388,8 +389,16 @@ class GumbelKNNSampler(torch.nn.Module):
             unsupported: dict[str, Any] = {'edge_index': edge_index, 'batch': batch}
             unsupported |= {'edge_weight': edge_weight, 'rows': rows}
             unsupported |= {'return_graph': return_graph or None}
-            pairs, settings = self._begin(x)
-            return exported_sum(pairs, settings, h, self.training, unsupported)
+            pairs = self._pair_scores(x)
+            return exported_sum(
+                h,
+                pairs,
+                unsupported,
+                tau=self.tau,
+                loop=self.loop or Ends.of(x).is_pair,
+                num_nearest=self.num_nearest,
+                is_training=self.training,
+            )
         candidates = edge_index, edge_weight, batch, rows
         pairs, targets = self._assign(x, candidates, generator)
         check_messages(h, pairs.src.size(0), pairs.src.device)
@@ -401,7 +410,8 @@ class GumbelKNNSampler(torch.nn.Module):
                 out = weighted_sum(h, edges, graph.edge_weight, stop - start)
             else:
                 out = targets.sum(h, generator)
-        self.await_gradient(graph.edge_weight if return_graph else out)
+        if self.training:
+            self.await_gradient(graph.edge_weight if return_graph else out)
         return (out, _in_dtype_of(x, graph)) if return_graph else out
 
     def plan(
@@ -427,9 +437,10 @@ class GumbelKNNSampler(torch.nn.Module):
             'dense'
         """
         with torch.no_grad():
-            pairs, settings = self._begin(x)
-            drawing = TrainingAssignment(pairs, settings, self._row_cache)
-            targets = drawing.assign(edge_index, edge_weight, batch)
+            pairs = self._pair_scores(x)
+            settings = self._settings(pairs.scale, is_pair=Ends.of(x).is_pair)
+            training = TrainingAssignment(pairs, settings, self._row_cache)
+            targets = training.assign(edge_index, edge_weight, batch)
             return plan_of(targets, pairs, self.method)
 
     def distribution(
@@ -451,7 +462,8 @@ class GumbelKNNSampler(torch.nn.Module):
             tensor([4, 4, 4, 4, 4])
         """
         with torch.no_grad():
-            pairs, settings = self._begin(x)
+            pairs = self._pair_scores(x)
+            settings = self._settings(pairs.scale, is_pair=Ends.of(x).is_pair)
             evaluation = EvaluationAssignment(pairs, settings, self._row_cache)
             targets = evaluation.assign(edge_index, edge_weight, batch, rows)
             selected = slice(*rows or (None,))
@@ -503,7 +515,8 @@ class GumbelKNNSampler(torch.nn.Module):
             hook(self, features, *candidates[:3])
         # Rank the nearest in double precision.
         is_exact = not self.training and self.num_nearest is not None
-        pairs, settings = self._begin(x, is_exact=is_exact)
+        pairs = self._pair_scores(x, is_exact=is_exact)
+        settings = self._settings(pairs.scale, is_pair=Ends.of(x).is_pair)
         if generator is not None:
             check_generator(generator, pairs.src.device)
         if not self.training:
@@ -530,7 +543,7 @@ class GumbelKNNSampler(torch.nn.Module):
 
         Until then :func:`is_untrained` holds.
         """
-        if self.training and self._is_initial and drawn.requires_grad:
+        if self._is_initial and drawn.requires_grad:
             drawn.register_hook(lambda gradient: setattr(self, '_is_initial', False))
 
     @disable_compile
@@ -541,13 +554,10 @@ class GumbelKNNSampler(torch.nn.Module):
         spread = self.distribution(x, rows=(0, min(num_targets, _NUM_DESCRIBED)))
         warn_if_uniform({'a sampler in training': spread.share}, limit)
 
-    def _begin(
-        self, x: Features | Ends, *, is_exact: bool = False
-    ) -> tuple[PairScores, Settings]:
-        """Check features; return the scores of all pairs on demand, and the options of
-        a call.
-        """
-        check_not_batched(self, x, self.parameters())
+    def _pair_scores(self, x: Features | Ends, *, is_exact: bool = False) -> PairScores:
+        """Check features; return the scores of all pairs, on demand."""
+        if not isinstance(x, Ends):  # A layer has checked its own.
+            check_not_batched(self, x, self.parameters())
         null, similarity = self.null_score, self.similarity
         score = similarity.exact_scores if is_exact else similarity.pair_scores
         pairs = score(x, self.factor)
@@ -560,13 +570,12 @@ class GumbelKNNSampler(torch.nn.Module):
         pairs = pairs._replace(memory=self.budget.memory)
         if null is not None:
             pairs = pairs._replace(null=null.to(pairs.src.dtype))
-        return pairs, self._settings(pairs.scale, is_pair=Ends.of(x).is_pair)
+        return pairs
 
     def _settings(self, scale: float | Tensor, *, is_pair: bool) -> Settings:
         """Return the options of a call."""
         if isinstance(scale, Tensor):
-            # An exported program is deterministic, and no number depends on values.
-            scale = self.scale if is_exporting() else float(scale.detach())
+            scale = float(scale.detach())
         return Settings(
             method=self.method,
             bounds=self.similarity.bounds,
