@@ -7,7 +7,7 @@ import pytest
 import torch
 from oracles import seeded
 
-from torch_geometric_gsl import GSLNet, TableNet
+from torch_geometric_gsl import DistanceSimilarity, GSLNet, TableNet
 from torch_geometric_gsl.nn.models.row_index import NewRowsWarning
 
 N, IN = 40, 6
@@ -148,3 +148,26 @@ def test_an_index_that_cannot_be_computed_leaves_the_former(net):
         net.index(-ROWS)
     handle.remove()
     assert torch.equal(net(NEW), expected)
+
+
+def test_an_index_is_searched_by_the_loaded_projection():
+    def make(seed):
+        torch.manual_seed(seed)
+        similarity = DistanceSimilarity(4, 3)
+        options = {'num_frequencies': 0, 'eval_k': 7, 'similarity': similarity}
+        return TableNet(IN, 8, 1, **options).eval()
+
+    net, other = make(0), make(1).index(ROWS)
+    net.load_state_dict(other.state_dict())
+    assert torch.equal(net(NEW), other(NEW))
+    with torch.no_grad():
+        net.neighbours.sampler.similarity.lin.weight.mul_(2)
+    torch.testing.assert_close(net(NEW), net((ROWS, NEW)))
+
+
+@pytest.mark.parametrize('similarity', ['cosine', 'distance'])
+def test_an_index_in_double_precision_is_loaded(similarity, tmp_path):
+    net = TableNet(IN, 8, 1, num_frequencies=0, eval_k=7, similarity=similarity)
+    net.double().eval().index(ROWS.double()).save(tmp_path / 'net.pt')
+    again = TableNet.load(tmp_path / 'net.pt')
+    assert torch.equal(again(NEW.double()), net(NEW.double()))

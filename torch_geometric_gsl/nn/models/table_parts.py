@@ -19,6 +19,7 @@ from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.edges import empty_graph
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
 from torch_geometric_gsl.ops.noise import dropout
+from torch_geometric_gsl.ops.noise_free import noise_free_weights
 from torch_geometric_gsl.ops.pair_scores import (
     PairScores,
     Sources,
@@ -27,7 +28,7 @@ from torch_geometric_gsl.ops.pair_scores import (
     with_null,
 )
 from torch_geometric_gsl.ops.pool import pool_softmax, pool_sum
-from torch_geometric_gsl.ops.runtime import is_exporting, row_blocks
+from torch_geometric_gsl.ops.runtime import full_precision, is_exporting, row_blocks
 from torch_geometric_gsl.ops.search import best_sources
 from torch_geometric_gsl.typing import Features, SampledGraph
 
@@ -151,71 +152,68 @@ class TableNeighbours(torch.nn.Module):
         With one tensor of keys no row is its own neighbour, nor are those that
         :obj:`row_mask` hides from it.
         """
-        if is_exporting():
-            total = self.sampler.propagate(z, message, return_graph=return_graph)
-            return total, None
-        ends = Ends.of(z)
-        available = ends.src.size(0) - int(not ends.is_pair)
-        if available <= 0:
-            total = message.new_zeros(ends.dst.size(0), message.size(1))
-            return total, empty_graph(total) if return_graph else None
-        if self.training and self.draws is not None and row_mask is None:
+        num_sources, num_targets = (x.size(0) for x in Ends.of(z)[:2])
+        available = num_sources - int(isinstance(z, Tensor))
+        is_drawn = self.training and self.draws is not None and row_mask is None
+        if is_exporting() or (is_drawn and available > 0):
             out: Any = self.sampler.propagate(
                 z, message, generator=generator, return_graph=return_graph
             )
             return out if return_graph else (out, None)
+        if available <= 0 or num_targets == 0:
+            total = message.new_zeros(num_targets, message.size(1))
+            return total, empty_graph(total) if return_graph else None
+        k = available if self.training else self.sampler.num_nearest or available
         has_null = self.sampler.null_score is not None
         if isinstance(z, Tensor) and (row_mask is not None or has_null):
             row_mask = row_mask or RowMask()
-            return self._masked_sum(z, message, row_mask, generator, return_graph)
-        pairs = self._pairs(z)
-        k = min(self.sampler.num_nearest or available, available)
-        k = available if self.training else k
-        if k == available and not has_null:
-            if is_distance(pairs):
-                pairs = distances_as_dots(pairs)
-            p = self.dropout if self.training else 0.0
-            weigh = partial(pool_softmax, p=p, generator=generator)
-            if not return_graph:
-                return pool_sum(message, pairs, weigh), None
-            neighbours, weight = weigh(pairs)
-            total = neighbour_sum(message, weight.to(message.dtype), neighbours)
-            edges = torch.stack([neighbours.source, neighbours.target]).long()
-            return total, SampledGraph(edges[:, weight > 0], weight[weight > 0])
-        source, score = self._nearest(z, pairs, k)
-        return self._sum_listed(source, score, message, generator, return_graph)
+            return self._sum_blocks(z, message, row_mask, generator, return_graph)
+        if k < available:
+            return self._sum_nearest(*self._nearest(z, k), message, return_graph)
+        if has_null:
+            return self._sum_blocks(z, message, None, generator, return_graph)
+        return self._sum_all(z, message, generator, return_graph)
 
-    def _masked_sum(
+    def _sum_blocks(
         self,
-        z: Tensor,
+        z: Features,
         message: Tensor,
-        row_mask: RowMask,
+        row_mask: RowMask | None,
         generator: torch.Generator | None,
         return_graph: bool,
     ) -> tuple[Tensor, SampledGraph | None]:
-        """Sum over the rows that each row sees, by dense products."""
-        totals = []
-        graphs = []
-        with torch.autocast(z.device.type, enabled=False):
-            # Keys of lower precision would not tell near rows apart.
-            pairs = self._pairs(z.to(torch.promote_types(z.dtype, torch.float32)))
+        """Sum over the rows that each row sees, or all of a pair, by dense products."""
+        # Keys of lower precision would not tell near rows apart.
+        if isinstance(z, Tensor):
+            z = full_precision(z)
+        else:
+            z = full_precision(z[0]), full_precision(z[1])
+        with torch.autocast(message.device.type, enabled=False):
+            pairs = self.sampler.similarity.pair_scores(z, self.sampler.factor)
             if is_distance(pairs) and self.sampler.null_score is None:
                 pairs = distances_as_dots(pairs)
-        blocks = row_mask.blocks(z.size(0))
+        blocks = [range(pairs.dst.size(0))]
+        if row_mask is not None:
+            blocks = row_mask.blocks(pairs.dst.size(0))
         sizes = [len(block) for block in blocks]
-        sources = pairs.src.split(sizes)
-        splits = pairs.split(sizes), sources, message.split(sizes)
-        for block, block_pairs, src, messages in zip(blocks, *splits, strict=True):
-            block_pairs = block_pairs._replace(src=src, excluded=None)
-            for rows in row_blocks(len(block), 16 * len(block), _RANKING_BUDGET):
-                with torch.autocast(z.device.type, enabled=False):
-                    weight = self._weights(
-                        block_pairs, block, rows, row_mask, generator
-                    )
-                totals.append(weight.to(messages.dtype) @ messages)
+        src_sizes = [message.size(0)] if row_mask is None else sizes
+        splits = pairs.split(sizes), pairs.src.split(src_sizes)
+        messages = message.split(src_sizes)
+        totals = []
+        graphs = []
+        for block, block_pairs, src, h in zip(blocks, *splits, messages, strict=True):
+            block_pairs = block_pairs._replace(src=src)
+            for rows in row_blocks(len(block), 16 * len(src), _RANKING_BUDGET):
+                with torch.autocast(h.device.type, enabled=False):
+                    score = block_pairs.rows(rows)
+                    if row_mask is not None:
+                        mask = row_mask.mask(block, rows, score.device)
+                        score = score.masked_fill(mask, -torch.inf)
+                    weight = self._weights(score, generator)
+                totals.append(weight.to(h.dtype) @ h)
                 if return_graph:
                     edges = weight.nonzero().t().flip(0) + block.start
-                    edges[1] += rows.start or 0
+                    edges[1] += rows.start
                     graphs.append(SampledGraph(edges, weight[weight != 0]))
         total = torch.cat(totals)
         if not return_graph:
@@ -224,19 +222,11 @@ class TableNeighbours(torch.nn.Module):
         edge_weight = torch.cat([graph.edge_weight for graph in graphs])
         return total, SampledGraph(edge_index, edge_weight)
 
-    def _weights(
-        self,
-        pairs: PairScores,
-        block: range,
-        rows: slice,
-        row_mask: RowMask,
-        generator: torch.Generator | None,
-    ) -> Tensor:
-        """Weigh the rows of a block for some of them; zero where they are hidden."""
-        score = pairs.rows(rows)
-        score = score.masked_fill(row_mask.mask(block, rows, score.device), -torch.inf)
-        k = self.sampler.num_nearest or score.size(1)
-        if not self.training and k < score.size(1):
+    def _weights(self, score: Tensor, generator: torch.Generator | None) -> Tensor:
+        """Turn scores of all sources into weights; zero where they are hidden."""
+        num_sources = score.size(1)
+        k = self.sampler.num_nearest or num_sources
+        if not self.training and k < num_sources:
             best = score.topk(k, dim=1)
             score = torch.full_like(score, -torch.inf)
             score = score.scatter(1, best.indices, best.values)
@@ -245,77 +235,92 @@ class TableNeighbours(torch.nn.Module):
         largest = score.detach().amax(dim=1, keepdim=True)
         has_none = largest == -torch.inf
         score = score.masked_fill(score < largest - _LOG_RANGE, -torch.inf)
-        weight = self._normalised(score.masked_fill(has_none, 0.0), generator)
-        return weight[:, : pairs.src.size(0)].masked_fill(has_none, 0.0)
-
-    def _normalised(self, score: Tensor, generator: torch.Generator | None) -> Tensor:
-        """Turn scores into weights; in training with dropout, or by relaxed draws."""
-        if not self.training or self.draws is None:
+        score = score.masked_fill(has_none, 0.0)
+        if self.training and self.draws is not None:
+            tau = self.sampler.tau
+            weight = relaxed_weights(score, self.draws, tau, generator=generator)
+        else:
             weight = score.softmax(dim=1)
-            return dropout(weight, self.dropout, self.training, generator)
-        tau = self.sampler.tau
-        return relaxed_weights(score, self.draws, tau, generator=generator)
+            weight = dropout(weight, self.dropout, self.training, generator)
+        return weight[:, :num_sources].masked_fill(has_none, 0.0)
+
+    def _sum_all(
+        self,
+        z: Features,
+        message: Tensor,
+        generator: torch.Generator | None,
+        return_graph: bool,
+    ) -> tuple[Tensor, SampledGraph | None]:
+        """Sum over all sources that are not negligible, by sparse products."""
+        pairs = self._pairs(z)
+        if is_distance(pairs):
+            pairs = distances_as_dots(pairs)
+        p = self.dropout if self.training else 0.0
+        weigh = partial(pool_softmax, p=p, generator=generator)
+        if not return_graph:
+            return pool_sum(message, pairs, weigh), None
+        neighbours, weight = weigh(pairs)
+        total = neighbour_sum(message, weight.to(message.dtype), neighbours)
+        edges = torch.stack([neighbours.source, neighbours.target]).long()
+        return total, SampledGraph(edges[:, weight > 0], weight[weight > 0])
+
+    def _sum_nearest(
+        self, source: Tensor, score: Tensor, message: Tensor, return_graph: bool = False
+    ) -> tuple[Tensor, SampledGraph | None]:
+        """Sum over the nearest sources of each target, given their scores."""
+        # Not by the sampler: it prepares no sources, so that it takes six times as long
+        # for a few rows, and weighs a null neighbour relative to all sources.
+        weight = noise_free_weights(score, 1.0, self.sampler.null_score)
+        neighbours = Neighbours(source, message.size(0))
+        total = neighbour_sum(message, weight.to(message.dtype), neighbours)
+        graph = neighbour_graph(source, weight, weight > 0) if return_graph else None
+        return total, graph
 
     def distance(self, z: Features) -> Tensor:
         """Return the negative of the best score of each target."""
-        _, score = self._nearest(z, self._pairs(z), 1)
+        _, score = self._nearest(z, 1)
         return -score.squeeze(1)
 
     def sum_and_distance(
         self, z: tuple[Tensor, Tensor], message: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return both for targets in evaluation mode, by one search if it is long."""
-        pairs = self._pairs(z)
         k = self.sampler.num_nearest
-        if k is None or k >= pairs.available:
+        if k is None or k >= message.size(0):
             return self(z, message)[0], self.distance(z)
-        source, score = self._nearest(z, pairs, k)
-        return self._sum_listed(source, score, message)[0], -score[:, 0]
+        source, score = self._nearest(z, k)
+        return self._sum_nearest(source, score, message)[0], -score[:, 0]
 
-    def prepare(self, z: Tensor | None) -> None:
-        """Prepare sources for many targets; drop the previous ones."""
+    def prepare(self, key: Tensor | None) -> None:
+        """Prepare sources for many searches; drop the previous ones."""
         self._prepared = None
-        if z is not None and not z.requires_grad:
-            pairs = self._pairs((z, z[:0]))
+        similarity = self.sampler.similarity
+        # Parameters may change, or be loaded later.
+        is_fixed = next(similarity.parameters(), None) is None
+        if key is not None and not key.requires_grad and is_fixed:
+            pairs = similarity.pair_scores((key, key[:0]))
             if is_distance(pairs):
                 single = Sources.of(pairs.src).single()
-                self._prepared = PreparedSources(z, pairs.src, single)
-
-    def _sum_listed(
-        self,
-        source: Tensor,
-        score: Tensor,
-        message: Tensor,
-        generator: torch.Generator | None = None,
-        return_graph: bool = False,
-    ) -> tuple[Tensor, SampledGraph | None]:
-        """Sum the messages of the sources listed for each target, by their scores."""
-        score = with_null(score, self.sampler.null_score)
-        weight = self._normalised(score, generator)
-        weight = weight[:, : source.size(1)]
-        neighbours = Neighbours(source, message.size(0))
-        out = neighbour_sum(message, weight.to(message.dtype), neighbours)
-        graph = neighbour_graph(source, weight, weight > 0) if return_graph else None
-        return out, graph
+                self._prepared = PreparedSources(key, pairs.src, single)
 
     def _pairs(self, z: Features) -> PairScores:
-        similarity = self.sampler.similarity
-        factor = self.sampler.factor
-        prepared = self._prepared
-        if prepared is not None and z[0] is prepared.key:  # Already checked.
-            pairs = similarity.pair_scores((z[1][:0], z[1]), factor)
-            return pairs._replace(src=prepared.embedding)
-        pairs = similarity.pair_scores(z, factor)
-        if isinstance(z, tuple):
+        """Return the scores of all pairs on demand; no row is its own source."""
+        pairs = self.sampler.similarity.pair_scores(z, self.sampler.factor)
+        if not isinstance(z, Tensor):
             return pairs
         return pairs._replace(excluded=torch.arange(z.size(0), device=z.device))
 
-    def _nearest(self, z: Features, pairs: PairScores, k: int) -> tuple[Tensor, Tensor]:
+    def _nearest(self, z: Features, k: int) -> tuple[Tensor, Tensor]:
         """Return the best sources of each target, and their scores."""
         prepared = self._prepared
-        sources: Sources | None = None
-        if prepared is not None and z[0] is prepared.key:
-            sources = prepared.single
+        single: Sources | None = None
+        is_pair = not isinstance(z, Tensor)
+        if prepared is not None and is_pair and z[0] is prepared.key:
+            # The keys are checked already.
+            pairs = self._pairs((z[1][:0], z[1]))._replace(src=prepared.embedding)
+            single = prepared.single
+        else:
+            pairs = self._pairs(z)
         with torch.autocast(pairs.src.device.type, enabled=False):
             ranks = pairs.detach()
             if not is_distance(ranks):
@@ -323,5 +328,5 @@ class TableNeighbours(torch.nn.Module):
                 exact = self.sampler.similarity.exact_scores(z, self.sampler.factor)
                 ranks = exact._replace(excluded=pairs.excluded)
             ranks = ranks._replace(memory=_RANKING_BUDGET)
-            source = best_sources(ranks, k, sources)
+            source = best_sources(ranks, k, single)
             return source, pairs.listed(source)
