@@ -25,10 +25,10 @@ from torch_geometric_gsl.diagnostics.summaries import (
     ModelSummary,
 )
 from torch_geometric_gsl.distributed.row_shard import RowShard
-from torch_geometric_gsl.nn.models.tasks import (
+from torch_geometric_gsl.nn.models.homophily import (
     HomophilyWarning as HomophilyWarning,
 )
-from torch_geometric_gsl.nn.models.tasks import label_homophily
+from torch_geometric_gsl.nn.models.homophily import label_homophily
 from torch_geometric_gsl.nn.sampler.distribution import (
     UniformSamplingWarning as UniformSamplingWarning,
 )

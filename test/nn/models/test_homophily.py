@@ -13,8 +13,8 @@ from torch_geometric_gsl import (
     NeuralGaussianSimilarity,
 )
 from torch_geometric_gsl.diagnostics import HomophilyWarning, describe_model
-from torch_geometric_gsl.nn.models import tasks
-from torch_geometric_gsl.nn.models.tasks import label_homophily
+from torch_geometric_gsl.nn.models import homophily
+from torch_geometric_gsl.nn.models.homophily import label_homophily
 
 X = torch.eye(4)[torch.arange(40) % 4] + 0.1 * torch.randn(40, 4, generator=seeded())
 Y = torch.arange(40) % 4
@@ -86,7 +86,7 @@ def test_the_check_draws_nothing_and_changes_no_step():
             outputs.append([float(net.loss(X, Y).detach()) for _ in range(5)])
         assert not net.convs[0].sampler._draw_hooks
     assert outputs[0] == outputs[1]
-    assert tasks.WARMUP_LOSSES == 50
+    assert homophily.WARMUP_LOSSES == 50
 
 
 def test_describe_model_shows_homophily():
@@ -99,7 +99,7 @@ def test_describe_model_shows_homophily():
 
 
 def test_rows_that_are_sorted_by_class_are_not_at_chance(monkeypatch):
-    monkeypatch.setattr(tasks, 'MAX_LABELLED', 10)
+    monkeypatch.setattr(homophily, 'MAX_LABELLED', 10)
     order = Y.argsort(stable=True)
     net = GSLNet(4, 8, 2, 4)
     with warnings.catch_warnings():
@@ -138,6 +138,6 @@ def test_no_warning_where_no_two_nodes_share_a_label():
 
 def test_no_warning_of_a_control_that_draws_uniformly(monkeypatch):
     # Rounding would decide, as its graph is at chance.
-    monkeypatch.setattr(tasks, 'label_homophily', lambda *_: (0.2, 0.25))
+    monkeypatch.setattr(homophily, 'label_homophily', lambda *_: (0.2, 0.25))
     assert losses(GSLNet(4, 8, 2, 4, 'uniform'), 60) == []
     assert len(losses(GSLNet(4, 8, 2, 4, 'linear'), 60)) == 1

@@ -1,86 +1,30 @@
-"""Base classes of models: saving, and tasks with losses and scores; and dropout."""
+"""Base class of models that predict nodes: a task with its loss and its score."""
 
 from __future__ import annotations
 
-import functools
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.nn.dense.linear import is_uninitialized_parameter
-from torch_geometric.nn.resolver import activation_resolver
 
-from torch_geometric_gsl._checks import check_count, check_option, check_probability
-from torch_geometric_gsl._files import SaveMixin, plain_value
+from torch_geometric_gsl._checks import check_count, check_option
 from torch_geometric_gsl.distributed.row_shard import RowShard
-from torch_geometric_gsl.nn.models.tasks import (
-    TASKS,
+from torch_geometric_gsl.nn.models.homophily import (
     WARMUP_LOSSES,
-    check_node_mask,
-    node_mask,
     warn_if_at_chance,
 )
-from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import (
-    samplers_of,
+from torch_geometric_gsl.nn.models.saved_model import SavedModel
+from torch_geometric_gsl.nn.models.tasks import (
+    TASKS,
+    check_node_mask,
+    node_mask,
 )
+from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import samplers_of
 from torch_geometric_gsl.nn.sampler.options import PASSED_ON, PLAIN
 from torch_geometric_gsl.nn.shared_module import evaluation
-from torch_geometric_gsl.ops.noise import dropout
-
-
-class SavedModel(SaveMixin, torch.nn.Module):
-    r"""Save a model to a file and load it again.
-
-    A file holds the arguments of the constructor, which must be plain values, the
-    options of samplers, also if set later, and the :obj:`state_dict`. Loading executes
-    no code: classes are looked up among those already imported, and the file is read by
-    :obj:`torch.load(..., weights_only=True)`. A loaded model is in evaluation mode.
-
-    Example:
-        >>> import tempfile
-        >>> from torch_geometric_gsl import GSLNet
-        >>> x, model = torch.randn(50, 16), GSLNet(16, 32, 2, 7).eval()
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     model.save(f'{folder}/model.pt')
-        ...     again = GSLNet.load(f'{folder}/model.pt')
-        >>> torch.equal(again(x), model(x))
-        True
-    """
-
-    _init_arguments: dict[str, Any]
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if '__init__' in cls.__dict__:
-            # Wrapped, so that the class keeps the signature of its constructor.
-            cls.__init__ = _record_arguments(cls.__init__)  # type: ignore[method-assign]
-
-    def _save_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        if any(map(is_uninitialized_parameter, self.parameters())):
-            raise ValueError(
-                "'in_channels' must be known before a model is saved: call the model "
-                'once (got -1)'
-            )
-        samplers = {
-            path: {k: _plain(k, v) for k, v in vars(module).items() if k in PASSED_ON}
-            for path, module in self.named_modules()
-        }
-        options = {k: _plain(k, v) for k, v in self._init_arguments.items()}
-        return options, {'samplers': samplers, 'parameters': self.state_dict()}
-
-    @classmethod
-    def _from_state(cls, options: Any, state: Any, device: torch.device | None) -> Any:
-        model = cls(**options)
-        for path, values in state['samplers'].items():
-            for name, value in values.items():
-                setattr(model.get_submodule(path), name, value)
-        # Assigned, to keep the dtypes of the saved weights.
-        model.load_state_dict(state['parameters'], assign=True)
-        return model.to(device or 'cpu').eval()
 
 
 class NodeClassifier(SavedModel, ABC):
@@ -251,70 +195,3 @@ class NodeClassifier(SavedModel, ABC):
             options = {sampler.describe_options(): 0 for sampler in samplers}
             args += [f'similarity={" or ".join(similarities)}', ' or '.join(options)]
         return f'{self.__class__.__name__}({", ".join(args)})'
-
-
-def _record_arguments(init: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a constructor to record all its arguments by name."""
-    signature = inspect.signature(init)
-    parameters = signature.parameters.values()
-    options_name = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), '')
-
-    @functools.wraps(init)
-    def init_and_record(self: Any, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **kwargs)
-        bound = signature.bind(self, *args, **kwargs)
-        bound.apply_defaults()
-        _, *items = bound.arguments.items()
-        arguments = dict(items)
-        options = arguments.pop(options_name, {})
-        # A subclass's replace those of its base.
-        self._init_arguments = arguments | options
-
-    return init_and_record
-
-
-def _plain(name: str, value: Any) -> Any:
-    """Convert a value to plain types; raise if that is not possible."""
-    value = plain_value(value)
-    if isinstance(value, tuple):  # A named tuple would refer to its class.
-        value = tuple(value)
-    if isinstance(value, dict | tuple | list):
-        items = [*value, *value.values()] if isinstance(value, dict) else value
-        for item in items:
-            _plain(name, item)
-    elif not isinstance(value, PLAIN):
-        raise TypeError(
-            f"'{name}' must be a plain value to be saved: a str, a number, a tuple or "
-            f'a dict of them (got {type(value).__name__})'
-        )
-    return value
-
-
-def resolve_activation(act: Any) -> Callable[[Tensor], Tensor]:
-    """Return the activation of a name; the identity for :obj:`None`."""
-    resolved: Callable[[Tensor], Tensor] = (
-        torch.nn.Identity() if act is None else activation_resolver(act)
-    )
-    if not callable(resolved) or isinstance(resolved, type):
-        raise TypeError(f"'act' must be a str, a callable or None (got {act!r})")
-    return resolved
-
-
-class Dropout(torch.nn.Dropout):
-    """Dropout with a given source of randomness."""
-
-    def __init__(self, p: float = 0.5) -> None:
-        check_probability(p, 'dropout')
-        super().__init__(p)
-
-    def forward(
-        self,
-        x: Tensor,
-        generator: torch.Generator | None = None,
-        shard: RowShard | None = None,
-    ) -> Tensor:
-        if shard is None or not self.training:
-            return dropout(x, self.p, self.training, generator)
-        # Drawn for the rows of all ranks: any number of them drops the same entries.
-        ones = x.new_ones(shard.total, x.size(1))
-        return x * shard.split(dropout(ones, self.p, True, generator))

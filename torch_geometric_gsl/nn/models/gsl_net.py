@@ -26,11 +26,8 @@ from torch_geometric_gsl.nn.conv.learned_graph_conv import (
     compared_width,
 )
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
-from torch_geometric_gsl.nn.models.base import (
-    Dropout,
-    NodeClassifier,
-    resolve_activation,
-)
+from torch_geometric_gsl.nn.models.activation import Dropout, resolve_activation
+from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.row_index import WITH_TRANSITION, LayerIndexMixin
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import share_similarities
 from torch_geometric_gsl.nn.sampler.options import (

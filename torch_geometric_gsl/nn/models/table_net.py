@@ -16,11 +16,11 @@ from torch_geometric_gsl._checks import (
     check_probability,
 )
 from torch_geometric_gsl.nn.embeddings import ColumnEncoder, LabelEmbedding
-from torch_geometric_gsl.nn.models.base import SavedModel
 from torch_geometric_gsl.nn.models.row_index import (
     RowIndexMixin,
     evaluation_at_full_precision,
 )
+from torch_geometric_gsl.nn.models.saved_model import SavedModel
 from torch_geometric_gsl.nn.models.table_parts import (
     ResidualBlock,
     RowMask,
