@@ -12,9 +12,15 @@ from torch_geometric_gsl._checks import (
     Ends,
     check_absent,
     check_batch,
+    check_compared,
+    check_edge_index,
+    check_edge_weight,
     check_ends,
+    check_features,
     check_matrix,
+    check_num_nodes,
     check_one_type,
+    check_parameter_match,
     check_type,
 )
 from torch_geometric_gsl.distributed.row_shard import RowShard
@@ -28,7 +34,10 @@ from torch_geometric_gsl.nn.conv.learned_graph_conv import (
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
 from torch_geometric_gsl.nn.models.activation import Dropout, resolve_activation
 from torch_geometric_gsl.nn.models.base import NodeClassifier
-from torch_geometric_gsl.nn.models.row_index import WITH_TRANSITION, LayerIndexMixin
+from torch_geometric_gsl.nn.models.row_index import (
+    RowIndexMixin,
+    evaluation_at_full_precision,
+)
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import share_similarities
 from torch_geometric_gsl.nn.sampler.options import (
     LayerOptions,
@@ -42,9 +51,11 @@ from torch_geometric_gsl.typing import Batch, Features, SampledGraph
 
 #: The arguments of a layer other than rows.
 Arguments = dict[str, Any]
+# Ends the error of options that transition nodes do not support.
+_WITH_TRANSITION = 'with transition nodes'
 
 
-class GSLNet(AnchorMixin, LayerIndexMixin, NodeClassifier):
+class GSLNet(AnchorMixin, RowIndexMixin, NodeClassifier):
     r"""Network of layers that learn their own graph, after the `"Neural Gaussian
     Similarity Modeling for Differential Graph Structure Learning"
     <https://arxiv.org/abs/2312.09498>`_ paper, with an activation and dropout between
@@ -122,6 +133,9 @@ class GSLNet(AnchorMixin, LayerIndexMixin, NodeClassifier):
         torch.Size([100, 7])
     """
 
+    # The sources of all layers but the first are stacked.
+    _INDEXED = 'x', 'edge_index', 'edge_weight', 'z', 'hidden'
+
     def __init__(
         self,
         in_channels: int,
@@ -188,7 +202,7 @@ class GSLNet(AnchorMixin, LayerIndexMixin, NodeClassifier):
             options |= {'z_channels': self.z_channels}
         else:
             conv = TransitionGraphConv
-            check_absent(self.z_channels, 'z_channels', WITH_TRANSITION)
+            check_absent(self.z_channels, 'z_channels', _WITH_TRANSITION)
             for name in ('num_nodes', 'transition', 'num_transition_nodes'):
                 options[name] = getattr(self, name)
         layers = torch.nn.ModuleList(conv(*size, **options) for size in sizes)
@@ -233,9 +247,11 @@ class GSLNet(AnchorMixin, LayerIndexMixin, NodeClassifier):
             check_type(shard, RowShard, 'shard', 'a RowShard')
             check_absent(self.readout, 'readout', "with 'shard'")
             shard = shard.memoized()  # All layers may compare the same rows.
-        ends, src_args, args = self._inputs(x, edge_index, edge_weight, batch, z)
-        src, dst, is_pair = ends
-        is_indexed = is_pair and not isinstance(x, tuple | list)
+        inputs = self._inputs(x, edge_index, edge_weight, batch, z)
+        src, dst, src_args, args = inputs
+        is_pair = isinstance(x, tuple | list)
+        # Anchors are sources as well.
+        is_indexed = src is not None and not is_pair and self.transition == 'projected'
         hidden = None
         # A part of the model may still be random.
         if is_indexed and not any(module.training for module in self.modules()):
@@ -260,6 +276,41 @@ class GSLNet(AnchorMixin, LayerIndexMixin, NodeClassifier):
         out = self._apply_readout(dst, batch)
         return (out, graphs) if return_graph else out
 
+    def index(
+        self,
+        x: Tensor,
+        edge_index: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+        *,
+        z: Tensor | None = None,
+    ) -> GSLNet:
+        r"""Compute the sources of later calls in evaluation mode, and keep them.
+
+        Such a call holds new rows, unless it passes a pair or graph ids; edges lead
+        from indexed rows to new ones. The arguments are those of :meth:`forward`. The
+        rows and their hidden rows in all layers are computed here, in evaluation mode,
+        without gradients and in the precision of the parameters. Later changes of
+        parameters or options do not update them, except if a part of the model stays in
+        training mode, such as dropout for estimates of uncertainty: then each call
+        computes the hidden rows anew.
+
+        The index is part of the :obj:`state_dict`, of saved models and of copies.
+        :meth:`clear_index`, :meth:`train`, :meth:`reset_parameters` and a loaded
+        :obj:`state_dict` delete it; the latter brings its own. Returns the model
+        itself.
+        """
+        self._check_index(x, edge_index, edge_weight, z)
+        edges_and_z: Arguments
+        edges_and_z = {'edge_index': edge_index, 'edge_weight': edge_weight, 'z': z}
+        src_args = self._layer_args(x, edges_and_z)
+        hidden = [x]
+        with evaluation_at_full_precision(self, x) as model:
+            for conv in model.convs[:-1]:
+                hidden.append(model._hidden(conv, hidden[-1], src_args))
+        stacked = torch.stack(hidden[1:]) if len(hidden) > 1 else None
+        self._store_index(x=x, hidden=stacked, **edges_and_z)
+        return self
+
     def graphs(self, *args: Any, **kwargs: Any) -> list[SampledGraph]:
         r"""Return the graph of each layer that :meth:`forward` sums over, given the
         same arguments.
@@ -269,44 +320,116 @@ class GSLNet(AnchorMixin, LayerIndexMixin, NodeClassifier):
 
     def _inputs(
         self, x: Any, edge_index: Any, edge_weight: Any, batch: Any, z: Any
-    ) -> tuple[Ends, Arguments, Arguments]:
-        """Return sources and targets, and the arguments of layers for both."""
+    ) -> tuple[Tensor | None, Tensor, Arguments, Arguments]:
+        """Return sources and targets, and the arguments of layers for both.
+
+        There are no sources if the layers join the rows of one set.
+        """
         self._check_z(z)
         args = {'edge_index': edge_index, 'edge_weight': edge_weight}
         args |= {'batch': batch, 'z': z}
         src_args: Arguments = dict.fromkeys(args)
-        ends = Ends(None, x, is_pair=False)
+        src: Tensor | None = None
+        dst: Any = x
+        ends: Ends | None = None
         if isinstance(x, tuple | list):
             ends = check_ends(cast(Features, x), self.in_channels)
         elif self.transition == 'anchors':
-            ends = ends._replace(src=self._required_anchors())
+            src = self._required_anchors()
         elif self.transition == 'projected':
             has_edges = edge_index is not None
             if self._indexed(x, batch, self.readout is None, has_edges) is not None:
                 ends, args = self._with_index(x, args)
-        if ends.is_pair:
+        if ends is not None:
+            src, dst, _ = ends
             pairs = {name: ends.like(value, name) for name, value in args.items()}
             src_args = {name: pair.src for name, pair in pairs.items()}
             # Edges start at sources only; layers take the other pairs whole.
             for name in ('edge_index', 'edge_weight'):
                 args[name] = pairs[name].dst
-        src, dst, _ = ends
         if z is None and self.z_channels is not None:
             check_matrix(dst, width=self.in_channels)
             check_serves_as_z(x, self.z_channels)
         if self.num_transition_nodes is not None:
             for layer_args in (src_args, args):
                 for name in ('edge_index', 'edge_weight'):
-                    check_absent(layer_args[name], name, WITH_TRANSITION)
+                    check_absent(layer_args[name], name, _WITH_TRANSITION)
             self._check_batch(batch, dst)
             src_args['batch'] = args['batch'] = None
         rows = dst if src is None else (src, dst)
-        return ends, self._layer_args(src, src_args), self._layer_args(rows, args)
+        src_args = self._layer_args(src, src_args)
+        return src, dst, src_args, self._layer_args(rows, args)
+
+    def _check_index(
+        self, x: Any, edge_index: Any, edge_weight: Any, z: Tensor | None
+    ) -> None:
+        """Raise unless rows can be indexed."""
+        check_features(x, width=self.in_channels)
+        if self.transition != 'projected':
+            raise ValueError(
+                f'index() is not supported with transition={self.transition!r}, where '
+                'new rows need no other rows (got rows)'
+            )
+        if self.num_nodes is not None:
+            check_num_nodes(x, self.num_nodes)
+        if self.num_transition_nodes is not None:
+            check_absent(edge_index, 'edge_index', _WITH_TRANSITION)
+            check_absent(edge_weight, 'edge_weight', _WITH_TRANSITION)
+        check_parameter_match(x, next(self.parameters()))
+        self._check_z(z)
+        if edge_index is not None:
+            check_edge_index(edge_index, x, x)
+        if edge_weight is not None:
+            check_edge_weight(edge_weight, edge_index, x)
+        if z is not None:
+            check_compared(z, self.z_channels or 0, x.size(0))
+        elif self.z_channels is not None:
+            check_serves_as_z(x, self.z_channels)
+
+    def _check_z(self, z: Any) -> None:
+        if z is not None and self.z_channels is None:
+            raise ValueError("'z' needs a model with 'z_channels' (got None)")
+
+    def _with_index(self, x: Tensor, args: Arguments) -> tuple[Ends, Arguments]:
+        """Make pairs of the indexed rows and new ones, and of their arguments."""
+        index_z = self._index_tensor('z')
+        z = args['z']
+        if (index_z is None) != (z is None):
+            rows_with_z = 'the new' if z is not None else 'the indexed'
+            raise ValueError(
+                f"'z' must be given both to 'index' and with new rows, or to "
+                f'neither (got z of {rows_with_z} rows only)'
+            )
+        args = args | {'z': None if z is None else (index_z, z)}
+        for name in ('edge_index', 'edge_weight'):
+            args[name] = self._index_tensor(name), args[name]
+        return Ends(self._index_tensor('x'), x, is_pair=True), args
+
+    def _layer_args(self, x: Any, args: Arguments) -> Arguments:
+        """Return the arguments of layers, without those that are None, where the
+        features serve as compared rows.
+        """
+        if self.z_channels is not None and args['z'] is None:
+            args = args | {'z': x}
+        return {name: value for name, value in args.items() if value is not None}
+
+    def _hidden(
+        self,
+        conv: Any,
+        src: Tensor,
+        src_args: Arguments,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Return the sources of the next layer."""
+        rows = (src, src) if self.transition == 'anchors' else src
+        out = self.act(conv(rows, **src_args, generator=generator))
+        hidden: Tensor = self.dropout(out, generator)
+        return hidden
 
     def _check_batch(self, batch: Any, x: Any) -> None:
         """Check graph ids with transition nodes, which only a readout uses."""
         if self.readout is None or self.transition == 'projected':
-            check_absent(batch, 'batch', WITH_TRANSITION)
+            check_absent(batch, 'batch', _WITH_TRANSITION)
         if batch is not None:
             check_matrix(x)
             check_batch(Ends.of(batch, 'batch').dst, x)

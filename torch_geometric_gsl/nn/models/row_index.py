@@ -10,23 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_geometric_gsl._checks import (
-    Ends,
-    check_absent,
-    check_compared,
-    check_edge_index,
-    check_edge_weight,
-    check_features,
-    check_num_nodes,
-    check_parameter_match,
-)
+from torch_geometric_gsl._checks import check_features
 from torch_geometric_gsl._warnings import warn_caller
-from torch_geometric_gsl.nn.conv.learned_graph_conv import check_serves_as_z
 from torch_geometric_gsl.nn.shared_module import evaluation
 from torch_geometric_gsl.ops.runtime import is_exporting
-
-#: Ends the error of options that transition nodes do not support.
-WITH_TRANSITION = 'with transition nodes'
 
 
 class NewRowsWarning(UserWarning):
@@ -171,120 +158,3 @@ def evaluation_at_full_precision(model: RowIndexMixin, x: Tensor) -> Iterator[An
         torch.autocast(x.device.type, enabled=False),
     ):
         yield twin
-
-
-class LayerIndexMixin(RowIndexMixin):
-    """Base class of networks that index the hidden rows of their layers as well."""
-
-    # The sources of all layers but the first are stacked.
-    _INDEXED = 'x', 'edge_index', 'edge_weight', 'z', 'hidden'
-
-    in_channels: int
-    convs: torch.nn.ModuleList
-    z_channels: int | None
-    num_nodes: int | None
-    num_transition_nodes: int | None
-    transition: str
-    act: Any
-    dropout: Any
-
-    def index(
-        self,
-        x: Tensor,
-        edge_index: Tensor | None = None,
-        edge_weight: Tensor | None = None,
-        *,
-        z: Tensor | None = None,
-    ) -> Any:
-        r"""Compute the sources of later calls in evaluation mode, and keep them.
-
-        Such a call holds new rows, unless it passes a pair or graph ids; edges lead
-        from indexed rows to new ones. The arguments are those of :meth:`forward`. The
-        rows and their hidden rows in all layers are computed here, in evaluation mode,
-        without gradients and in the precision of the parameters. Later changes of
-        parameters or options do not update them, except if a part of the model stays in
-        training mode, such as dropout for estimates of uncertainty: then each call
-        computes the hidden rows anew.
-
-        The index is part of the :obj:`state_dict`, of saved models and of copies.
-        :meth:`clear_index`, :meth:`train`, :meth:`reset_parameters` and a loaded
-        :obj:`state_dict` delete it; the latter brings its own. Returns the model
-        itself.
-        """
-        self._check_index(x, edge_index, edge_weight, z)
-        edges_and_z: dict[str, Any]
-        edges_and_z = {'edge_index': edge_index, 'edge_weight': edge_weight, 'z': z}
-        src_args = self._layer_args(x, edges_and_z)
-        hidden = [x]
-        with evaluation_at_full_precision(self, x) as model:
-            for conv in model.convs[:-1]:
-                hidden.append(model._hidden(conv, hidden[-1], src_args))
-        stacked = torch.stack(hidden[1:]) if len(hidden) > 1 else None
-        self._store_index(x=x, hidden=stacked, **edges_and_z)
-        return self
-
-    def _check_index(
-        self, x: Any, edge_index: Any, edge_weight: Any, z: Tensor | None
-    ) -> None:
-        """Raise unless rows can be indexed."""
-        check_features(x, width=self.in_channels)
-        if self.transition != 'projected':
-            raise ValueError(
-                f'index() is not supported with transition={self.transition!r}, where '
-                'new rows need no other rows (got rows)'
-            )
-        if self.num_nodes is not None:
-            check_num_nodes(x, self.num_nodes)
-        if self.num_transition_nodes is not None:
-            check_absent(edge_index, 'edge_index', WITH_TRANSITION)
-            check_absent(edge_weight, 'edge_weight', WITH_TRANSITION)
-        check_parameter_match(x, next(self.parameters()))
-        self._check_z(z)
-        if edge_index is not None:
-            check_edge_index(edge_index, x, x)
-        if edge_weight is not None:
-            check_edge_weight(edge_weight, edge_index, x)
-        if z is not None:
-            check_compared(z, self.z_channels or 0, x.size(0))
-        elif self.z_channels is not None:
-            check_serves_as_z(x, self.z_channels)
-
-    def _check_z(self, z: Any) -> None:
-        if z is not None and self.z_channels is None:
-            raise ValueError("'z' needs a model with 'z_channels' (got None)")
-
-    def _with_index(self, x: Tensor, args: dict[str, Any]) -> tuple[Ends, Any]:
-        """Make pairs of the indexed rows and new ones, and of their arguments."""
-        index_z = self._index_tensor('z')
-        z = args['z']
-        if (index_z is None) != (z is None):
-            rows_with_z = 'the new' if z is not None else 'the indexed'
-            raise ValueError(
-                f"'z' must be given both to 'index' and with new rows, or to "
-                f'neither (got z of {rows_with_z} rows only)'
-            )
-        args = args | {'z': None if z is None else (index_z, z)}
-        for name in ('edge_index', 'edge_weight'):
-            args[name] = self._index_tensor(name), args[name]
-        return Ends(self._index_tensor('x'), x, is_pair=True), args
-
-    def _layer_args(self, x: Any, args: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments of layers, without those that are None, where the
-        features serve as compared rows.
-        """
-        if self.z_channels is not None and args['z'] is None:
-            args = args | {'z': x}
-        return {name: value for name, value in args.items() if value is not None}
-
-    def _hidden(
-        self,
-        conv: Any,
-        src: Tensor,
-        src_args: dict[str, Any],
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """Return the sources of the next layer."""
-        rows = (src, src) if self.transition == 'anchors' else src
-        out = self.act(conv(rows, **src_args, generator=generator))
-        hidden: Tensor = self.dropout(out, generator)
-        return hidden
