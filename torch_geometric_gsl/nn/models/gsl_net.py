@@ -410,7 +410,7 @@ class GSLNet(AnchorMixin, RowIndexMixin, NodeClassifier):
         features serve as compared rows.
         """
         if self.z_channels is not None and args['z'] is None:
-            args = args | {'z': x}
+            args = args | {'z': Ends.of(x)}  # The first layer checks these rows.
         return {name: value for name, value in args.items() if value is not None}
 
     def _hidden(
