@@ -181,6 +181,19 @@ def test_rows_that_see_none_are_answered_by_their_columns():
     assert all(g.isfinite().all() for g in gradients(net, out))
 
 
+@pytest.mark.parametrize('name', ['batch', 'group', 'order'])
+@pytest.mark.parametrize('form', ['pair', 'index'])
+def test_masks_need_one_set_of_rows(form, name):
+    net, (x, y) = make().eval(), draw_rows()
+    args = ((x, x[:3]), y)
+    if form == 'index':
+        net.index(x, y)
+        args = (x,)
+    text = f"'{name}' is not supported unless all rows are one tensor"
+    with pytest.raises(ValueError, match=text):
+        net(*args, **{name: torch.zeros(N).long()})
+
+
 def test_the_null_score_is_learned_and_saved(tmp_path):
     net, (x, y) = make(null_score=0.7).float(), draw_rows()
     net(x.float(), y.float()).sum().backward()

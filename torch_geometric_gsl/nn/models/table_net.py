@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from torch_geometric.nn.inits import reset
 
 from torch_geometric_gsl._checks import (
+    check_absent,
     check_count,
     check_ends,
     check_option,
@@ -236,6 +237,9 @@ class TableNet(RowIndexMixin, SavedModel):
                 message = self._message(h_src, y)
             elif key is not None:
                 dst_key = dst_key.to(key.dtype)  # Lower under autocast.
+            if key is not dst_key:
+                for name, value in row_mask._asdict().items():
+                    check_absent(value, name, 'unless all rows are one tensor')
             total, graph = self.neighbours(
                 dst_key if key is dst_key else (key, dst_key),
                 message,
