@@ -87,7 +87,7 @@ def test_k_means_finds_what_is_apart():
 def test_clusters_are_a_partition(n, count, are_equal):
     x = torch.ones(n, 2) if are_equal else torch.randn(n, 2, generator=seeded())
     count = min(n, count)
-    clusters = k_means(x, count, memory_budget=100)
+    clusters = k_means(x, count, memory=100)
     assert clusters.source.sort().values.tolist() == list(range(n))
     assert (clusters.size > 0).all()
     assert clusters.offsets[[0, -1]].tolist() == [0, n]

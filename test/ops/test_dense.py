@@ -34,7 +34,7 @@ def test_gradient(budget, n):
     score = torch.randn(n, 5, **DOUBLE, requires_grad=True)
 
     def weights(score):
-        return relaxed_weights(score, 3, 0.5, generator=seeded(), memory_budget=budget)
+        return relaxed_weights(score, 3, 0.5, generator=seeded(), memory=budget)
 
     assert torch.autograd.gradcheck(weights, score)
 
@@ -73,7 +73,7 @@ def test_no_tensor_of_all_draws_exists(meter, hard):
     # Four temporaries of four rows with k draws each, in float32; and all rows.
     for budget in (4 * 4 * k * n * 4, 2**25):
         with meter() as memory:
-            weight = relaxed_weights(score, k, 0.5, hard=hard, memory_budget=budget)
+            weight = relaxed_weights(score, k, 0.5, hard=hard, memory=budget)
             forward, memory.largest = memory.largest, 0
             weight.sum().backward()
         sizes[budget] = (forward, memory.largest)

@@ -121,7 +121,7 @@ def test_pairs_in_any_order_against_loops(pairs):
 def test_gradients(size, budget):
     sources = [[4, 4, 0], [], [4, 1, 2, 2, 2, 3, 0]]
     neighbours = lists(size) if size else ragged(sources)
-    neighbours.memory_budget = budget
+    neighbours.memory = budget
     n, num_sources = neighbours.offsets.numel() - 1, neighbours.num_sources
     dst = rand(n, 2).requires_grad_()
     src = rand(num_sources, 2, seed=2).requires_grad_()
@@ -173,7 +173,7 @@ def test_no_gathered_tensor_is_made(meter, num_sources, form):
     source = every.source if form == 'table' else every.source.flatten()
     offsets = None if form == 'table' else every.offsets
     budget = 40 * 3 * m * 4
-    neighbours = Neighbours(source, num_sources, offsets, memory_budget=budget)
+    neighbours = Neighbours(source, num_sources, offsets, memory=budget)
     dst, src = torch.randn(n, m), torch.randn(num_sources, m)
     weight = torch.randn(neighbours.source.shape)
     with meter() as memory, saved_tensors() as saved:

@@ -29,24 +29,24 @@ def test_dense_copies_of_rows(index):
     assert float(x.max()) <= 1
 
 
-@pytest.mark.parametrize('memory_budget', BUDGETS)
-def test_all_pairs(memory_budget, monkeypatch):
+@pytest.mark.parametrize('memory', BUDGETS)
+def test_all_pairs(memory, monkeypatch):
     name = 'torch_geometric_gsl.ops.sparse_rows.MEMORY_BUDGET'
-    monkeypatch.setattr(name, memory_budget)
+    monkeypatch.setattr(name, memory)
     (x, a), (y, b) = make(), make(6, seed=5)
     assert torch.allclose(a.dots(b), x @ y.t(), atol=1e-12)
 
 
-@pytest.mark.parametrize('memory_budget', BUDGETS)
+@pytest.mark.parametrize('memory', BUDGETS)
 @pytest.mark.parametrize('is_ragged', [False, True])
-def test_listed_pairs(is_ragged, memory_budget):
+def test_listed_pairs(is_ragged, memory):
     (x, a), (y, b) = make(), make(6, seed=5)
     source = torch.randint(6, (9, 4), generator=seeded(7))
     offsets = None
     if is_ragged:  # The first and the last target list nothing.
         source = source.flatten()
         offsets = torch.tensor([0, 0, 10, 11, 11, 20, 30, 34, 36, 36])
-    listed = Neighbours(source, 6, offsets, memory_budget=memory_budget)
+    listed = Neighbours(source, 6, offsets, memory=memory)
     value = a.pair_dots(b, listed)
     assert value.shape == source.shape
     assert torch.allclose(value, pair_dots(x, y, listed), atol=1e-12)

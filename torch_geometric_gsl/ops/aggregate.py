@@ -62,7 +62,7 @@ def drawn_sum(
     listed_tail = tail if tail is not None and tail.group == 1 else None
     if listed_tail is not None:  # Each target also lists its tail.
         source = torch.cat([source, listed_tail.source], dim=1)
-    neighbours = Neighbours(source, pairs.src.size(0), memory_budget=pairs.memory)
+    neighbours = Neighbours(source, pairs.src.size(0), memory=pairs.memory)
     value = pairs.compare(slice(None), neighbours)
     if tail is not None and listed_tail is None:
         weight, late = _relax_all(full, value, pairs, arrivals, tail, options)

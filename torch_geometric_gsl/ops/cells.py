@@ -75,7 +75,7 @@ def cells_of(pairs: PairScores, clusters: Clusters) -> tuple[list[Tensor], Tenso
     count = max(1, num_targets // _MEAN_ROWS)
     if not is_same or clusters.size.numel() > 1.5 * count:
         count = min(count, num_clusters(num_targets))
-        clusters = k_means(pairs.dst, count, memory_budget=pairs.memory)
+        clusters = k_means(pairs.dst, count, memory=pairs.memory)
     cells = []
     small_cells = [clusters.source[:0]]
     for cell in clusters.source.split(clusters.size.tolist()):

@@ -56,9 +56,7 @@ def num_clusters(num_sources: int) -> int:
 
 
 @torch.no_grad()
-def k_means(
-    x: Tensor, num_clusters: int, *, memory_budget: int = MEMORY_BUDGET
-) -> Clusters:
+def k_means(x: Tensor, num_clusters: int, *, memory: int = MEMORY_BUDGET) -> Clusters:
     """Cluster the rows of :obj:`x` by Lloyd's algorithm.
 
     It starts from distinct rows, iterates on at most 64 rows per cluster, and then
@@ -73,11 +71,11 @@ def k_means(
     sample = x[order[: _ROWS_PER_CLUSTER * num_clusters].sort().values]
     centre = x[order[:num_clusters].sort().values]
     for _ in range(_STEPS):
-        cluster = _nearest(sample, centre, memory_budget)
+        cluster = _nearest(sample, centre, memory)
         count = cluster.bincount(minlength=num_clusters).unsqueeze(1)
         mean = torch.zeros_like(centre).index_add_(0, cluster, sample) / count
         centre = torch.where(count > 0, mean, centre)
-    return group(_nearest(x, centre, memory_budget))
+    return group(_nearest(x, centre, memory))
 
 
 def group(cluster: Tensor) -> Clusters:
@@ -91,12 +89,12 @@ def group(cluster: Tensor) -> Clusters:
     return Clusters(cluster.argsort(stable=True), cumsum(size[size > 0]))
 
 
-def _nearest(x: Tensor, centre: Tensor, memory_budget: int) -> Tensor:
+def _nearest(x: Tensor, centre: Tensor, memory: int) -> Tensor:
     """Return the nearest centre of each row."""
     half = centre.square().sum(dim=1) / 2
     nearest = torch.empty(x.size(0), dtype=torch.long, device=x.device)
     bytes_per_row = 2 * centre.size(0) * x.element_size()
-    for rows in row_blocks(x.size(0), bytes_per_row, memory_budget):
+    for rows in row_blocks(x.size(0), bytes_per_row, memory):
         nearest[rows] = torch.addmm(half, x[rows], centre.t(), beta=-1).argmax(dim=1)
     return nearest
 

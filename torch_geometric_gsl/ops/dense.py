@@ -42,7 +42,7 @@ def relaxed_weights(
     *,
     hard: bool = False,
     generator: torch.Generator | None = None,
-    memory_budget: int = MEMORY_BUDGET,
+    memory: int = MEMORY_BUDGET,
     null: Tensor | None = None,
 ) -> Tensor:
     r"""Average :math:`K` relaxed draws of a neighbour for each row.
@@ -61,7 +61,7 @@ def relaxed_weights(
     """
     twin = clone_generator(generator, score.device)
     weight: Tensor = _RelaxedWeights.apply(  # type: ignore[no-untyped-call]
-        with_null(score, null), k, tau, hard, generator, twin, memory_budget
+        with_null(score, null), k, tau, hard, generator, twin, memory
     )
     return weight[:, : score.size(1)]
 
@@ -105,10 +105,10 @@ class _RelaxedWeights(HandWritten):
         hard: bool,
         generator: torch.Generator | None,
         twin: torch.Generator,
-        memory_budget: int,
+        memory: int,
     ) -> Tensor:
         weight = torch.empty_like(score)
-        for rows in _blocks(score, k, memory_budget):
+        for rows in _blocks(score, k, memory):
             draws = _draw(score[rows], k, tau, generator)
             if hard:
                 winner = draws.argmax(dim=-1, keepdim=True)
@@ -119,19 +119,19 @@ class _RelaxedWeights(HandWritten):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        score, k, tau, _, _, ctx.twin, memory_budget = inputs
+        score, k, tau, _, _, ctx.twin, memory = inputs
         ctx.save_for_backward(score)
-        ctx.args = (k, tau, memory_budget)
+        ctx.args = (k, tau, memory)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (score,) = ctx.saved_tensors
-        k, tau, memory_budget = ctx.args
+        k, tau, memory = ctx.args
         # A copy, for a second backward pass (retain_graph).
         twin = clone_generator(ctx.twin, score.device)
         grad_score = torch.empty_like(score)
-        for rows in _blocks(score, k, memory_budget):
+        for rows in _blocks(score, k, memory):
             draws = _draw(score[rows], k, tau, twin)
             inner = torch.einsum('rkn,rn->rk', draws, grad[rows]).unsqueeze(-1)
             local = draws * (grad[rows].unsqueeze(1) - inner)
@@ -139,10 +139,10 @@ class _RelaxedWeights(HandWritten):
         return grad_score, None, None, None, None, None, None
 
 
-def _blocks(score: Tensor, k: int, memory_budget: int) -> list[slice]:
+def _blocks(score: Tensor, k: int, memory: int) -> list[slice]:
     # Four temporaries of a block exist at a time.
     bytes_per_row = 4 * k * score.size(1) * score.element_size()
-    return row_blocks(score.size(0), bytes_per_row, memory_budget)
+    return row_blocks(score.size(0), bytes_per_row, memory)
 
 
 def _draw(

@@ -40,7 +40,7 @@ class Neighbours:
         num_sources (int): The number of sources :math:`N`.
         offsets (torch.Tensor, optional): The offsets :math:`[n + 1]` of the lists of
             the targets, required for sources of one dimension. (default: :obj:`None`)
-        memory_budget (int, optional): Bytes of a block. (default: :obj:`2**25`)
+        memory (int, optional): Bytes of a block. (default: :obj:`2**25`)
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Neighbours:
         num_sources: int,
         offsets: Tensor | None = None,
         *,
-        memory_budget: int = MEMORY_BUDGET,
+        memory: int = MEMORY_BUDGET,
     ) -> None:
         small = max(num_sources, source.numel()) < 2**31
         dtype = torch.int32 if small else torch.int64
@@ -60,7 +60,7 @@ class Neighbours:
         self.source = plain_tensor(source.to(dtype))
         self.offsets = plain_tensor(offsets.to(dtype))
         self.num_sources = num_sources
-        self.memory_budget = memory_budget
+        self.memory = memory
 
     @cached_property
     def target(self) -> Tensor:
@@ -156,8 +156,8 @@ class Neighbours:
         """
         source = self.source if self.source.dim() == 2 else self.source.unsqueeze(1)
         bytes_per_row = 3 * source.size(1) * src.size(1) * src.element_size()
-        budget = cache_budget(self.memory_budget, src.device)
-        for rows in row_blocks(source.size(0), bytes_per_row, budget):
+        memory = cache_budget(self.memory, src.device)
+        for rows in row_blocks(source.size(0), bytes_per_row, memory):
             target = rows if self.source.dim() == 2 else self.target[rows]
             yield rows, target, source[rows]
 
@@ -209,7 +209,7 @@ def compare_listed(
     source: Tensor,
     target: Tensor,
     *,
-    memory_budget: int = MEMORY_BUDGET,
+    memory: int = MEMORY_BUDGET,
 ) -> Tensor:
     """Compare pairs of sources and targets, listed in any order and shape.
 
@@ -221,7 +221,7 @@ def compare_listed(
         source.flatten()[order],
         src.size(0),
         torch.searchsorted(ordered, every),
-        memory_budget=memory_budget,
+        memory=memory,
     )
     value = compare(dst, src, neighbours)
     return torch.empty_like(value).scatter(0, order, value).view(target.shape)

@@ -94,7 +94,7 @@ class PairScores(NamedTuple):
     def listed(self, source: Tensor, rows: slice = slice(None)) -> Tensor:
         """Score the sources :math:`[n, q]` that the targets of a block list."""
         num_sources = self.src.size(0)
-        neighbours = Neighbours(source, num_sources, memory_budget=self.memory)
+        neighbours = Neighbours(source, num_sources, memory=self.memory)
         return self.respond(rows, self.compare(rows, neighbours))
 
     def compare_edges(self, edge_index: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ class PairScores(NamedTuple):
         if self.is_sparse:
             compare = SparseRows.pair_dots
         nodes = self.dst, self.src, *edge_index
-        return compare_listed(compare, *nodes, memory_budget=self.memory)
+        return compare_listed(compare, *nodes, memory=self.memory)
 
     def edges(self, edge_index: Tensor, value: Tensor | None = None) -> Tensor:
         """Score the pairs of a list of edges; nothing is excluded.

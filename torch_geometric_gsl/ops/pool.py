@@ -80,7 +80,7 @@ def list_pool(pairs: PairScores, tau: float = 1.0) -> Neighbours:
         sources.append(position.remainder_(num_sources))
         counts.append(torch.bincount(target, minlength=score.size(0)))
     offsets = cumsum(torch.cat(counts))
-    memory = {'memory_budget': pairs.memory}
+    memory = {'memory': pairs.memory}
     return Neighbours(torch.cat(sources), num_sources, offsets, **memory)
 
 

@@ -33,20 +33,20 @@ _HALF = (torch.float16, torch.bfloat16)
 
 
 def row_blocks(
-    num_rows: int, bytes_per_row: int, budget: int = MEMORY_BUDGET
+    num_rows: int, bytes_per_row: int, memory: int = MEMORY_BUDGET
 ) -> list[slice]:
     """Partition rows into consecutive slices, each within a memory budget.
 
     A row needs :obj:`bytes_per_row`, and a block has at least one row.
     """
-    step = max(1, budget // max(1, bytes_per_row))
+    step = max(1, memory // max(1, bytes_per_row))
     starts = range(0, num_rows, step)
     return [*map(slice, starts, (*starts[1:], num_rows))]
 
 
-def cache_budget(budget: int, device: torch.device) -> int:
+def cache_budget(memory: int, device: torch.device) -> int:
     """Return the memory budget of blocks that should stay in a processor's cache."""
-    return min(budget, _CACHE) if device.type == 'cpu' else budget
+    return min(memory, _CACHE) if device.type == 'cpu' else memory
 
 
 def disable_compile(function: Function) -> Function:

@@ -132,12 +132,12 @@ class SparseRows:
         width = self.size(1)
         count = offsets.diff()
         out = self.new_zeros(source.numel())
-        budget = neighbours.memory_budget
+        memory = neighbours.memory
         bytes_per_row = 2 * width * self.element_size()
-        for rows in row_blocks(self.size(0), bytes_per_row, budget):
+        for rows in row_blocks(self.size(0), bytes_per_row, memory):
             dense = self[rows]._dense().view(-1, 1)
             start, stop = neighbours.offsets[[rows.start, rows.stop]].tolist()
-            for block in _entry_blocks(count[source[start:stop]], budget):
+            for block in _entry_blocks(count[source[start:stop]], memory):
                 pairs = slice(start + block.start, start + block.stop)
                 size = count[source[pairs]]
                 pair, entries = expand_ranges(offsets[source[pairs]], size)
@@ -154,9 +154,9 @@ class SparseRows:
         return dense
 
 
-def _entry_blocks(count: Tensor, memory_budget: int) -> Iterator[slice]:
+def _entry_blocks(count: Tensor, memory: int) -> Iterator[slice]:
     """Yield blocks of pairs whose entries fit into the memory budget."""
-    size = max(1, memory_budget // _BYTES_PER_ENTRY)
+    size = max(1, memory // _BYTES_PER_ENTRY)
     # One more entry per pair: pairs without entries take memory as well.
     ends = (count + 1).cumsum(0)
     total = int(ends[-1]) if ends.numel() else 0

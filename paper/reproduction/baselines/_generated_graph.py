@@ -143,7 +143,7 @@ def sparse_pair_dots(
     places: Neighbours,
     neighbours: Neighbours,
     *,
-    memory_budget: int = MEMORY_BUDGET,
+    memory: int = MEMORY_BUDGET,
 ) -> Tensor:
     r"""Compute the inner products of sparse rows with the rows that they list.
 
@@ -159,7 +159,7 @@ def sparse_pair_dots(
     keep: Any = {'use_reentrant': False, 'preserve_rng_state': False}
     dots = [
         checkpoint(_block_dots, value, places, neighbours, rows, **keep)
-        for rows in row_blocks(num_rows, bytes_per_row, memory_budget)
+        for rows in row_blocks(num_rows, bytes_per_row, memory)
     ]
     return torch.cat([value.new_empty(0), *dots])
 

@@ -183,7 +183,7 @@ def nt_xent(
     other_view: Tensor,
     temperature: float,
     *,
-    memory_budget: int = MEMORY_BUDGET,
+    memory: int = MEMORY_BUDGET,
 ) -> Tensor:
     r"""Compute the normalised temperature-scaled cross-entropy of two views.
 
@@ -204,7 +204,7 @@ def nt_xent(
         scaled = scaled / temperature
         # The similarities, their exponentials and their gradient.
         bytes_per_row = 3 * unit.size(0) * unit.itemsize
-        rows = row_blocks(scaled.size(0), bytes_per_row, memory_budget)
+        rows = row_blocks(scaled.size(0), bytes_per_row, memory)
         blocks = [recomputed(_block_sums)(scaled[block], unit) for block in rows]
         by_row = torch.cat([row for row, _ in blocks])
         by_column = torch.stack([column for _, column in blocks]).logsumexp(dim=0)

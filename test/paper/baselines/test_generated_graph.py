@@ -153,8 +153,8 @@ def test_gradient_of_a_sparse_row_that_becomes_zero(act):
     torch.testing.assert_close(*gradients)
 
 
-@pytest.mark.parametrize('memory_budget', [1, 200, 2**25])
-def test_products_of_sparse_rows(memory_budget):
+@pytest.mark.parametrize('memory', [1, 200, 2**25])
+def test_products_of_sparse_rows(memory):
     x = torch.randn(N, 6, generator=seeded(), dtype=torch.float64)
     x = x * (torch.rand(N, 6, generator=seeded(1)) < 0.5)
     x[2], x[4] = 0, x[3]
@@ -165,7 +165,7 @@ def test_products_of_sparse_rows(memory_budget):
     csr = x.to_sparse_csr()
     places = Neighbours(csr.col_indices(), 6, csr.crow_indices())
     value, dense = csr.values().clone().requires_grad_(), x.clone().requires_grad_()
-    dots = sparse_pair_dots(value, places, neighbours, memory_budget=memory_budget)
+    dots = sparse_pair_dots(value, places, neighbours, memory=memory)
     expected = pair_dots(dense, dense, neighbours)
     torch.testing.assert_close(dots, expected)
     weight = torch.randn(18, dtype=torch.float64)

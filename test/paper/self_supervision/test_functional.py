@@ -212,7 +212,7 @@ def test_blocks_bound_what_is_computed_at_once(meter):
     view, other_view = (view.requires_grad_() for view in views(600))
     for rows in (60, 200):
         with meter() as measured:
-            nt_xent(view, other_view, T, memory_budget=3 * 600 * 8 * rows).backward()
+            nt_xent(view, other_view, T, memory=3 * 600 * 8 * rows).backward()
         assert measured.largest == 600 * rows
 
 

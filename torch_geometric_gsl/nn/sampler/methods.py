@@ -263,7 +263,7 @@ class Dense(ArrivalMethod):
             options.tau,
             hard=options.hard,
             generator=generator,
-            memory_budget=pairs.memory,
+            memory=pairs.memory,
             null=pairs.null,
         )
 
