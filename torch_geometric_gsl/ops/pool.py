@@ -42,7 +42,7 @@ from torch_geometric_gsl.ops.sparse_rows import row_norms
 # Bytes of a score in a block of rows, relative to its size, and of a draw's noise.
 _PER_SCORE, _PER_NOISE = 3, 64
 # The number of targets whose sources are counted.
-_NUM_PROBED = 64
+_NUM_SAMPLED = 64
 
 #: The listed sources of targets, and their weights.
 WeightedLists = tuple[Neighbours, Tensor]
@@ -88,7 +88,7 @@ def list_pool(pairs: PairScores, tau: float = 1.0) -> Neighbours:
 def count_pool(pairs: PairScores, tau: float) -> float:
     """Return the mean number of sources of :func:`list_pool`, of at most 64 targets."""
     count = pairs.dst.size(0)
-    target = torch.arange(0, count, -(-count // _NUM_PROBED), device=pairs.dst.device)
+    target = torch.arange(0, count, -(-count // _NUM_SAMPLED), device=pairs.dst.device)
     return list_pool(pairs.take(target), tau).source.numel() / target.numel()
 
 
