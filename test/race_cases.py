@@ -51,7 +51,7 @@ class Case(NamedTuple):
     scale: float = 1.0
     layout: str = 'contiguous'
     tile: int = 2**14
-    least: int | None = None
+    min_arrivals: int | None = None
     replace: bool = True
 
     def __str__(self):
@@ -97,10 +97,12 @@ CASES = [
     Case('gaussian', 'clusters', True, num_sources=2, n=2),
     # Races that may end with a round, with less than all arrivals.
     *(
-        Case(sets=sets, n=33, k=2, length=length, scale=scale, least=least)
+        Case(
+            sets=sets, n=33, k=2, length=length, scale=scale, min_arrivals=min_arrivals
+        )
         for sets in ('all', 'list')
         for length, scale in ((8, 1.0), (17, 3.0), (37, 6.0))
-        for least in (1, 3)
+        for min_arrivals in (1, 3)
     ),
     # Many blocks of targets.
     Case('gaussian', 'head and clusters', n=33, layout='blocks'),
@@ -192,7 +194,7 @@ def run(case, kernel=None, device='cpu', dtype=torch.float32):
             options,
             case.length,
             envelope,
-            least=case.least,
+            min_arrivals=case.min_arrivals,
         )
     return _moved(arrivals, 'cpu')
 

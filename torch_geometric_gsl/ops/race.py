@@ -75,7 +75,7 @@ def race_arrivals(
     length: int,
     envelope: Envelope | None = None,
     *,
-    least: int | None = None,
+    min_arrivals: int | None = None,
     generator: torch.Generator | None = None,
 ) -> tuple[Arrivals, Tail | None]:
     r"""Find the first arrivals of each race by thinning a Poisson process.
@@ -96,7 +96,7 @@ def race_arrivals(
     its last proposal is :math:`\Gamma`.
 
     The first round has :obj:`length` proposals. Without an envelope all bounds are
-    :obj:`pairs.upper`; :obj:`least` arrivals are enough, or all :math:`M` by default.
+    :obj:`pairs.upper`; :obj:`min_arrivals` are enough, or all :math:`M` by default.
 
     The noise is a function of (seed, target, draw, proposal), so one seed gives one
     graph whatever the memory budget. A kernel in C++ runs the same rounds.
@@ -139,7 +139,7 @@ def race_arrivals(
             torch.zeros(count, dtype=torch.long, device=dst.device),
             dst.new_zeros(count),
             length,
-            least or options.num_arrivals,
+            min_arrivals or options.num_arrivals,
             kernel,
         )
         block.run()

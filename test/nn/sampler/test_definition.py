@@ -98,7 +98,7 @@ def replayed_noise(sampler, pair, options):
     """Return the sources of each draw, and what is added to their scores: numbers."""
     pairs, tau = sampler.similarity.pair_scores(pair), options.tau
     length = math.ceil(FIRST_ROUND * sampler.plan(pair).num_proposals)
-    how = {'least': 1, 'generator': seeded(6)}
+    how = {'min_arrivals': 1, 'generator': seeded(6)}
     arrivals, tail = race_arrivals(pairs, options, length, **how)
     score, n = pairs.rows(), pairs.dst.size(0)
     late = tail.source.view(1, options.k, -1).expand(n, -1, -1)

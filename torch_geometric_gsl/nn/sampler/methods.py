@@ -220,9 +220,9 @@ class Race(ArrivalMethod):
             num_proposals = max(8, num_proposals)
         # Sharp races lose more by it, and those without replacement need all.
         is_enough = envelope is None and options.replace and options.num_tail > 0
-        least = 1 if is_enough else None
+        min_arrivals = 1 if is_enough else None
         args = pairs, options, num_proposals, envelope
-        return race_arrivals(*args, least=least, generator=generator)
+        return race_arrivals(*args, min_arrivals=min_arrivals, generator=generator)
 
 
 class Dense(ArrivalMethod):
