@@ -29,7 +29,7 @@ SIZES = {
     'num_sources': (1, 5, 130),
     'm': (1, 3, 6, 33),
     'k': (1, 2, 5),
-    'length': (1, 8, 22, 37),
+    'num_proposals': (1, 8, 22, 37),
     'num_arrivals': (1, 4, 5, 20),
     'scale': (1.0, 3.0, 8.0),
 }
@@ -46,7 +46,7 @@ class Case(NamedTuple):
     num_sources: int = 130
     m: int = 6
     k: int = 5
-    length: int = 22
+    num_proposals: int = 22
     num_arrivals: int = 4
     scale: float = 1.0
     layout: str = 'contiguous'
@@ -76,7 +76,7 @@ CASES = [
     *(Case(sets=sets, excluded=True, tile=1024) for sets in SETS if sets != 'list'),
     # More channels than a tile holds, and many arrivals.
     *(Case(response, m=70, n=3) for response in ('identity', 'heat_kernel')),
-    Case(n=9, k=2, length=200, num_arrivals=17),
+    Case(n=9, k=2, num_proposals=200, num_arrivals=17),
     # Long races: some end by arrivals, some at the last of several rounds.
     *(
         Case(response, sets, n=4, num_sources=3000, k=2, scale=6.0)
@@ -85,7 +85,7 @@ CASES = [
     ),
     Case('heat_kernel', 'head and clusters', True, num_sources=400, scale=20.0),
     # Hardly any proposal is accepted: what is lacking is drawn from all candidates.
-    *(Case(sets=sets, n=33, length=8, scale=12.0) for sets in SETS),
+    *(Case(sets=sets, n=33, num_proposals=8, scale=12.0) for sets in SETS),
     Case('difference', scale=0.5),
     Case('heat_kernel', layout='strided'),
     Case('gaussian', layout='expanded', n=33),
@@ -98,10 +98,15 @@ CASES = [
     # Races that may end with a round, with less than all arrivals.
     *(
         Case(
-            sets=sets, n=33, k=2, length=length, scale=scale, min_arrivals=min_arrivals
+            sets=sets,
+            n=33,
+            k=2,
+            num_proposals=num_proposals,
+            scale=scale,
+            min_arrivals=min_arrivals,
         )
         for sets in ('all', 'list')
-        for length, scale in ((8, 1.0), (17, 3.0), (37, 6.0))
+        for num_proposals, scale in ((8, 1.0), (17, 3.0), (37, 6.0))
         for min_arrivals in (1, 3)
     ),
     # Many blocks of targets.
@@ -192,7 +197,7 @@ def run(case, kernel=None, device='cpu', dtype=torch.float32):
         arrivals, _ = race.race_arrivals(
             pairs._replace(memory=budget),
             options,
-            case.length,
+            case.num_proposals,
             envelope,
             min_arrivals=case.min_arrivals,
         )

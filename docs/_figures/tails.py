@@ -9,7 +9,7 @@ from torch import Tensor, tensor
 
 from torch_geometric_gsl import GumbelKNNSampler, NeuralGaussianSimilarity
 from torch_geometric_gsl.nn.similarity import CosineSimilarity, GaussianSimilarity
-from torch_geometric_gsl.ops.race import FIRST_ROUND, num_proposals
+from torch_geometric_gsl.ops.race import FIRST_ROUND, worst_case_proposals
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions, relax
 from torch_geometric_gsl.ops.scores import Gaussian
 from torch_geometric_gsl.ops.tail import (
@@ -92,7 +92,7 @@ def rounds(n: int = 2000, runs: int = 4000) -> None:
         num_arrivals = default_num_arrivals(tau)
         weight = torch.softmax(-log_time / tau, dim=1)
         variance = weight.square().sum(dim=1).mean() - 1 / n
-        length = ceil(FIRST_ROUND * num_proposals(num_arrivals, 1.0))
+        length = ceil(FIRST_ROUND * worst_case_proposals(num_arrivals, 1.0))
         losses = [lost(weight, torch.full((runs,), num_arrivals)) / variance]
         for rate in (exp(-1), 0.42, 0.6):  # exp(-1) is the lowest possible rate.
             arrived = torch.binomial(torch.full((runs,), float(length)), tensor(rate))

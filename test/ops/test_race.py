@@ -13,7 +13,7 @@ from torch_geometric_gsl.ops.edges import Candidates
 from torch_geometric_gsl.ops.envelope import make_envelope
 from torch_geometric_gsl.ops.noise import STEP, draw_seed, race_states, random_words
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.race import num_proposals, race_arrivals
+from torch_geometric_gsl.ops.race import race_arrivals, worst_case_proposals
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.scan import stream_arrivals
 
@@ -45,7 +45,7 @@ def candidates_of(pairs, i):
     return candidates
 
 
-def loop_race(score, pairs, options, length, bits):
+def loop_race(score, pairs, options, num_proposals, bits):
     """Arrivals (source, log time) of each race in order, and its log horizon."""
     races = options.num_races
     states = race_states(draw_seed(CPU, seeded()), 0, len(score) * races)
@@ -55,7 +55,7 @@ def loop_race(score, pairs, options, length, bits):
         candidates = candidates_of(pairs, i)
         sure = {j: math.exp(float(score[i, j]) - pairs.upper) for j in candidates}
         total = math.log(len(candidates)) + pairs.upper
-        clock, accepted, begin, width = 0.0, [], 0, length
+        clock, accepted, begin, width = 0.0, [], 0, num_proposals
         while len(accepted) < options.num_arrivals:
             if begin * race_block.SCAN_FACTOR >= len(candidates):
                 accepted += scanned(
@@ -145,22 +145,22 @@ def kernel(request):
 @pytest.mark.usefixtures('share', 'kernel')
 @pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
 @pytest.mark.parametrize('replace', [True, False])
-@pytest.mark.parametrize(('length', 'num_arrivals'), LENGTHS)
+@pytest.mark.parametrize(('num_proposals', 'num_arrivals'), LENGTHS)
 @pytest.mark.parametrize('case', CASES)
-def test_against_loops(case, length, num_arrivals, replace, dtype):
+def test_against_loops(case, num_proposals, num_arrivals, replace, dtype):
     score = scores(4, 6, dtype)
     pairs = matrix_pairs(score)._replace(**{'upper': 0.0, **CASES[case]})
     options = DrawOptions(
         3 if replace else num_arrivals, 0.5, num_arrivals, replace=replace
     )
-    drawn, _ = race_arrivals(pairs, options, length, generator=seeded())
+    drawn, _ = race_arrivals(pairs, options, num_proposals, generator=seeded())
     races = options.num_races
     assert races == (3 if replace else 1)
     assert drawn.source.shape == drawn.noise.shape == (4, races, num_arrivals)
     assert drawn.horizon.shape == (4, races)
     assert drawn.noise.dtype == drawn.horizon.dtype == dtype
     bits = 23 if dtype == torch.float32 else 32
-    expected = loop_race(score, pairs, options, length, bits)
+    expected = loop_race(score, pairs, options, num_proposals, bits)
     for i in range(4):
         for k in range(races):
             arrivals, horizon = expected[i][k]
@@ -220,17 +220,17 @@ def test_no_round_is_a_look_at_all_candidates(shapes):
 
 @pytest.mark.parametrize('m', [1, 4, 16, 30])
 @pytest.mark.parametrize('spread', [0.0, 1.0, 5.0, 39.9])
-def test_num_proposals(m, spread):
+def test_worst_case_proposals(m, spread):
     # One arrival at least is seen all the same: 8 acceptances of the rarest are due.
     for needed, replace in (
         (max(8, m + 2 * m**0.5), True),
         (2 * m + 6 * m**0.5 + 12, False),
     ):
         expected = needed * math.exp(spread)
-        length = num_proposals(m, spread, replace=replace)
+        length = worst_case_proposals(m, spread, replace=replace)
         assert isinstance(length, int)
         assert 0 <= length - expected <= max(1, 1e-9 * expected)
-        assert num_proposals(m, 40.0, replace=replace) == INF
+        assert worst_case_proposals(m, 40.0, replace=replace) == INF
 
 
 def test_tails_of_a_block_fit_into_the_budget(spy, definition):

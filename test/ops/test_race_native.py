@@ -69,7 +69,7 @@ def test_tails_are_those_of_the_definition(sets, size, dtype):
     tails = []
     for kernel in (race_native, None):
         with mock.patch.object(race, 'find_kernel', return_value=kernel):
-            args = pairs, options, case.length, envelope
+            args = pairs, options, case.num_proposals, envelope
             tails.append(race.race_arrivals(*args, generator=seeded())[1])
     assert tails[0].source.shape == (33, case.k * size)
     assert torch.equal(tails[0].source, tails[1].source)

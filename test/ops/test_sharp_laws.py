@@ -128,8 +128,8 @@ def raced(index, options, **kwargs):
     kwargs = {'variant': VARIANTS[(index + index // 5) % 5], **kwargs}
     pairs = make_pairs(name, scale, **kwargs)
     envelope = envelope_of(how, name, pairs, scale, **kwargs)
-    length = 1 if kwargs['variant'] == 'far too high' else 4
-    args = pairs, options, length, envelope
+    num_proposals = 1 if kwargs['variant'] == 'far too high' else 4
+    args = pairs, options, num_proposals, envelope
     return pairs, envelope, *race_arrivals(*args, generator=seeded(index))
 
 

@@ -35,8 +35,10 @@ from torch_geometric_gsl.ops.tail import Tail, draw_tail
 FIRST_ROUND = 0.5
 
 
-def num_proposals(num_arrivals: int, spread: float, *, replace: bool = True) -> float:
-    r"""Return the number of proposals :math:`P` of each race.
+def worst_case_proposals(
+    num_arrivals: int, spread: float, *, replace: bool = True
+) -> float:
+    r"""Return the number of proposals :math:`P` that a race needs at most.
 
     .. math::
         P = \max \left( M + 2 \sqrt{M}, 8 \right) e^{\Delta}
@@ -72,7 +74,7 @@ def find_kernel(pairs: PairScores) -> Kernel | None:
 def race_arrivals(
     pairs: PairScores,
     options: DrawOptions,
-    length: int,
+    num_proposals: int,
     envelope: Envelope | None = None,
     *,
     min_arrivals: int | None = None,
@@ -95,7 +97,7 @@ def race_arrivals(
     fewer arrivals are enough, a race that has them ends with its round, and the time of
     its last proposal is :math:`\Gamma`.
 
-    The first round has :obj:`length` proposals. Without an envelope all bounds are
+    The first round has :obj:`num_proposals`. Without an envelope all bounds are
     :obj:`pairs.upper`; :obj:`min_arrivals` are enough, or all :math:`M` by default.
 
     The noise is a function of (seed, target, draw, proposal), so one seed gives one
@@ -122,7 +124,8 @@ def race_arrivals(
     kernel = find_kernel(pairs)
     if kernel is not None:  # Once for all blocks.
         pairs = pairs._replace(dst=dst.contiguous(), src=pairs.src.contiguous())
-    num_stored = num_races * length if kernel is None else 0  # A kernel stores none.
+    # A kernel stores none.
+    num_stored = 0 if kernel is not None else num_races * num_proposals
     if tail is not None:
         num_stored = max(num_stored, num_races * options.num_tail)
     bytes_per_row = BYTES_PER_PROPOSAL * (num_stored + envelope.num_bounds)
@@ -138,7 +141,7 @@ def race_arrivals(
             Arrivals(source[rows], noise[rows], horizon[rows]),
             torch.zeros(count, dtype=torch.long, device=dst.device),
             dst.new_zeros(count),
-            length,
+            num_proposals,
             min_arrivals or options.num_arrivals,
             kernel,
         )
@@ -167,7 +170,7 @@ def race_native(block: RaceBlock) -> Tensor:
     """
     options = block.options
     outputs = *block.arrivals[:3], block.num_accepted, block.clock
-    sizes = block.length, block.min_arrivals, options.num_arrivals
+    sizes = block.num_proposals, block.min_arrivals, options.num_arrivals
     return _run_native('race', block, outputs, sizes, not options.replace)
 
 
@@ -199,7 +202,7 @@ def _run_native(
     if not all(map(Tensor.is_contiguous, outputs[:2])):
         raise ValueError("'outputs' must be contiguous: they are written in place")
     source, noise, horizon, num_accepted, clock = outputs
-    length, min_arrivals, num_arrivals = sizes
+    num_proposals, min_arrivals, num_arrivals = sizes
     share, _, member, offset, head = rates.lookup or (None,) * 5
     start = listed = None
     if pairs.candidates is not None:
@@ -235,7 +238,7 @@ def _run_native(
         out_clock=clock,
         channels=pairs.src.size(1),
         races_per_target=block.state.numel() // max(1, rates.sizes.numel()),
-        length=length,
+        num_proposals=num_proposals,
         min_arrivals=min_arrivals,
         num_arrivals=num_arrivals,
         num_bounds=num_bounds,

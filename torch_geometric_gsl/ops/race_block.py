@@ -46,29 +46,29 @@ class RaceBlock(NamedTuple):
     arrivals: Arrivals  # What has arrived, written in place.
     num_accepted: Tensor  # The number of acceptances of each race, in place.
     clock: Tensor  # The time of its last proposal, in units of the mean gap, in place.
-    length: int  # The number of proposals of the first round.
+    num_proposals: int  # Of each race in the first round.
     min_arrivals: int  # With this number a race may end with its round.
     kernel: Kernel | None  # What runs all rounds at once.
 
     def run(self) -> None:
         """Run the races in rounds, until each has its least number of arrivals."""
-        length = self.length
+        num_proposals = self.num_proposals
         kernel = self.kernel
         race = torch.arange(self.num_accepted.numel(), device=self.num_accepted.device)
         begin = 0
-        if length == 0:
+        if num_proposals == 0:
             self._scan(race, begin)
             return
         if kernel is not None:
             _check_bounds(self.pairs, kernel(self))
         while race.numel() > 0:
-            num_rows = max(1, self.pairs.memory // (BYTES_PER_PROPOSAL * length))
+            num_rows = max(1, self.pairs.memory // (BYTES_PER_PROPOSAL * num_proposals))
             if kernel is None:
                 for block in race.split(num_rows):
-                    self._propose(block, begin, length)
+                    self._propose(block, begin, num_proposals)
             race = race[self.num_accepted[race] < self.min_arrivals]
-            begin += length
-            length *= 2
+            begin += num_proposals
+            num_proposals *= 2
             if race.numel() > 0:
                 sizes = self.rates.sizes[race // self.options.num_races]
                 is_long = begin * SCAN_FACTOR >= sizes
@@ -76,8 +76,8 @@ class RaceBlock(NamedTuple):
                     self._scan(race[is_long], begin)
                     race = race[~is_long]
 
-    def _propose(self, race: Tensor, begin: int, length: int) -> None:
-        """Draw :obj:`length` proposals of each race, and keep the arrivals."""
+    def _propose(self, race: Tensor, begin: int, num_proposals: int) -> None:
+        """Draw :obj:`num_proposals` of each race, and keep the arrivals."""
         pairs = self.pairs
         row = race // self.options.num_races
         num_rows = race.numel()
@@ -91,7 +91,7 @@ class RaceBlock(NamedTuple):
         else:
             pairs = pairs.take(self.first_target + row)
         source, bound, level, gap = self._candidates(
-            self.state[index], row, begin, length
+            self.state[index], row, begin, num_proposals
         )
         score = pairs.listed(source.view(num_rows, -1), rows).view_as(source)
         if begin == 0:  # A sample: the first proposals of each race.
@@ -101,13 +101,14 @@ class RaceBlock(NamedTuple):
         self._note(index, row, source, score, time, accepted)
 
     def _candidates(
-        self, state: Tensor, row: Tensor, begin: int, length: int
+        self, state: Tensor, row: Tensor, begin: int, num_proposals: int
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Draw proposals: sources, bounds, levels of acceptance, and gaps of time."""
         pairs = self.pairs
         rates = self.rates
         target = self.first_target + row
-        word = torch.arange(2 * begin + 1, 2 * (begin + length), 2, device=row.device)
+        end = begin + num_proposals
+        word = torch.arange(2 * begin + 1, 2 * end, 2, device=row.device)
         columns = torch.stack([word, word + 1]).unsqueeze(1) * STEP
         excluded = pairs.excluded
         if excluded is not None:

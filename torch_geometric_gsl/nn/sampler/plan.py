@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from torch_geometric_gsl.nn.sampler.options import Settings
-from torch_geometric_gsl.ops.race import num_proposals
+from torch_geometric_gsl.ops.race import worst_case_proposals
 from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.ops.tail import (
@@ -137,7 +137,7 @@ class Draw:
             )
         spread = settings.scale * (upper - lower)
         num_arrivals = self.options.num_arrivals
-        return num_proposals(num_arrivals, spread, replace=settings.replace)
+        return worst_case_proposals(num_arrivals, spread, replace=settings.replace)
 
     @cached_property
     def caveat(self) -> str | None:

@@ -50,7 +50,7 @@ FIELDS: dict[str, dict[type, str]] = {
     'race': {
         _POINTER: 'dst src excluded start listed count bound total share head member '
         'offset state out_source out_noise out_horizon out_accepted out_clock',
-        _INTEGER: 'channels races_per_target length min_arrivals num_arrivals '
+        _INTEGER: 'channels races_per_target num_proposals min_arrivals num_arrivals '
         'num_bounds num_clusters scan_factor is_distinct',
     },
     'rates': {

@@ -77,7 +77,7 @@ template <typename T> struct Race {
   T *out_noise, *out_horizon;
   int64_t *out_accepted;
   T *out_clock;
-  int64_t channels, races_per_target, length, min_arrivals, num_arrivals;
+  int64_t channels, races_per_target, num_proposals, min_arrivals, num_arrivals;
   int64_t num_bounds, num_clusters, scan_factor, is_distinct;
 };
 
@@ -137,7 +137,7 @@ template <typename T> class Runner {
   void begin(int64_t index) {
     race_index_ = index, row_ = index / race_.races_per_target;
     state_ = static_cast<uint64_t>(race_.state[index]);
-    num_accepted_ = 0, clock_ = 0, turn_ = 0, limit_ = race_.length;
+    num_accepted_ = 0, clock_ = 0, turn_ = 0, limit_ = race_.num_proposals;
     // A short race mostly ends with the first half of a batch.
     step_ = limit_ > BATCH ? BATCH : HALF;
     next();
@@ -167,7 +167,7 @@ template <typename T> class Runner {
     if (turn_ == limit_) {  // A round ends.
       const bool is_long = limit_ * race_.scan_factor >= race_.count[row_];
       if (num_accepted_ >= race_.min_arrivals || is_long) return finish(clock_);
-      limit_ = 2 * limit_ + race_.length, step_ = BATCH;
+      limit_ = 2 * limit_ + race_.num_proposals, step_ = BATCH;
     }
     next();
     return true;
