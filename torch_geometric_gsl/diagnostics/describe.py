@@ -109,8 +109,9 @@ def describe_graph(
         graph.edge_index.size(1),
         int((graph.edge_weight == 0).sum()),
         int((spread.effective == 0).sum()),
-        *spread,
-        *((None,) * 3 if labels is None else _homophily(graph, *labels, threshold)),
+        spread.entropy,
+        spread.effective,
+        *(() if labels is None else _homophily(graph, *labels, threshold)),
     )
 
 
@@ -245,8 +246,21 @@ def _summarise(
     }
     if calls := sum(layer.name.partition(' (')[0] == name for layer in layers):
         name = f'{name} (call {calls + 1})'
-    args = name, repr(sampler), *spread[:3], spread.share, b, c, norms
-    layers.append(LayerSummary(*args, spread.null, *homophily))
+    layers.append(
+        LayerSummary(
+            name,
+            repr(sampler),
+            spread.candidates,
+            spread.entropy,
+            spread.effective,
+            spread.share,
+            b,
+            c,
+            norms,
+            spread.null,
+            *homophily,
+        )
+    )
 
 
 def _homophily(

@@ -102,8 +102,10 @@ class PairScores(NamedTuple):
         compare: Callable[..., Tensor] = _PAIRS[self.comparison]
         if self.is_sparse:
             compare = SparseRows.pair_dots
-        nodes = self.dst, self.src, *edge_index
-        return compare_listed(compare, *nodes, memory=self.memory)
+        source, target = edge_index
+        return compare_listed(
+            compare, self.dst, self.src, source, target, memory=self.memory
+        )
 
     def edges(self, edge_index: Tensor, value: Tensor | None = None) -> Tensor:
         """Score the pairs of a list of edges; nothing is excluded.

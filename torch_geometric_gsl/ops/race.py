@@ -3,7 +3,6 @@ r"""The Gumbel race by thinning: first arrivals without scoring all pairs."""
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,15 +37,15 @@ FIRST_ROUND = 0.5
 def worst_case_proposals(
     num_arrivals: int, spread: float, *, replace: bool = True
 ) -> float:
-    r"""Return the number of proposals :math:`P` that a race needs at most.
+    r"""Return the number of proposals :math:`P_0` that a race needs at most.
 
     .. math::
-        P = \max \left( M + 2 \sqrt{M}, 8 \right) e^{\Delta}
+        P_0 = \max \left( M + 2 \sqrt{M}, 8 \right) e^{\Delta}
 
     where :math:`\Delta` is the range of the scores: a proposal is accepted with a
     probability of at least :math:`e^{-\Delta}`, so that a race sees no arrival with a
     probability below :math:`e^{-8}`. Without replacement all :math:`k = M` neighbours
-    must be found, and :math:`P = (2 k + 6 \sqrt{k} + 12) e^{\Delta}`.
+    must be found, and :math:`P_0 = (2 k + 6 \sqrt{k} + 12) e^{\Delta}`.
     """
     m = num_arrivals
     needed = max(8, m + 2 * math.sqrt(m))
@@ -168,10 +167,19 @@ def race_native(block: RaceBlock) -> Tensor:
     sources; where a score differs in its last bits, a proposal may be accepted by one
     and rejected by the other, once in about ten million.
     """
-    options = block.options
-    outputs = *block.arrivals[:3], block.num_accepted, block.clock
-    sizes = block.num_proposals, block.min_arrivals, options.num_arrivals
-    return _run_native('race', block, outputs, sizes, not options.replace)
+    return _run_native(
+        'race',
+        block,
+        block.arrivals.source,
+        block.arrivals.noise,
+        block.options.num_arrivals,
+        out_horizon=block.arrivals.horizon,
+        out_accepted=block.num_accepted,
+        out_clock=block.clock,
+        num_proposals=block.num_proposals,
+        min_arrivals=block.min_arrivals,
+        is_distinct=not block.options.replace,
+    )
 
 
 def tail_native(block: RaceBlock, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -184,25 +192,30 @@ def tail_native(block: RaceBlock, state: Tensor) -> tuple[Tensor, Tensor]:
     # They are excluded where tails are scored.
     pairs = block.pairs._replace(excluded=None)
     block = block._replace(pairs=pairs, state=state)
-    _run_native('tail', block, (source, share, None, None, None), (0, 0, size))
+    _run_native('tail', block, source, share, size)
     return source, share
 
 
 def _run_native(
     function: str,
     block: RaceBlock,
-    outputs: tuple[Any, ...],  # Those that are absent are None.
-    sizes: tuple[int, int, int],
+    out_source: Tensor,
+    out_noise: Tensor,
+    num_arrivals: int,
+    *,
+    out_horizon: Tensor | None = None,
+    out_accepted: Tensor | None = None,
+    out_clock: Tensor | None = None,
+    num_proposals: int = 0,
+    min_arrivals: int = 0,
     is_distinct: bool = False,
 ) -> Tensor:
     """Run a function of the library for a block of races."""
     pairs = block.pairs
     rates = block.rates
     rows = slice(block.first_target, block.first_target + rates.sizes.size(0))
-    if not all(map(Tensor.is_contiguous, outputs[:2])):
+    if not (out_source.is_contiguous() and out_noise.is_contiguous()):
         raise ValueError("'outputs' must be contiguous: they are written in place")
-    source, noise, horizon, num_accepted, clock = outputs
-    num_proposals, min_arrivals, num_arrivals = sizes
     share, _, member, offset, head = rates.lookup or (None,) * 5
     start = listed = None
     if pairs.candidates is not None:
@@ -231,11 +244,11 @@ def _run_native(
         rows,
         block.state.numel(),
         **{k: None if x is None else x.contiguous() for k, x in inputs.items()},
-        out_source=source,
-        out_noise=noise,
-        out_horizon=horizon,
-        out_accepted=num_accepted,
-        out_clock=clock,
+        out_source=out_source,
+        out_noise=out_noise,
+        out_horizon=out_horizon,
+        out_accepted=out_accepted,
+        out_clock=out_clock,
         channels=pairs.src.size(1),
         races_per_target=block.state.numel() // max(1, rates.sizes.numel()),
         num_proposals=num_proposals,
