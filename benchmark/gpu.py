@@ -34,7 +34,7 @@ from torch.overrides import TorchFunctionMode
 
 import torch_geometric_gsl as gsl
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES
-from torch_geometric_gsl.ops.noise import clone_generator
+from torch_geometric_gsl.ops.generators import clone_generator
 
 OUT = Path(__file__).resolve().parent / 'results' / 'gpu.json'
 METHODS = 'race', 'stream', 'pool', 'dense'

@@ -7,7 +7,6 @@ from scipy.stats import kstest
 
 from torch_geometric_gsl.ops.noise import (
     below,
-    clone_generator,
     draw_seed,
     log_arrival_times,
     table_words,
@@ -139,17 +138,3 @@ def test_times_are_positive_and_finite_at_the_extremes(monkeypatch, dtype):
     assert bool(time.isfinite().all())
     assert time[0] > 8
     assert time[1] < 0.01
-
-
-@pytest.mark.parametrize('has_generator', [True, False])
-def test_clone_repeats_what_comes_next(has_generator):
-    generator = torch.Generator().manual_seed(3) if has_generator else None
-    torch.rand(5, generator=generator)
-    twin = clone_generator(generator, CPU)
-    ahead = torch.rand(4, generator=twin)
-    assert torch.equal(torch.rand(4, generator=generator), ahead)
-    # Neither disturbs the other from here on.
-    torch.rand(9, generator=twin)
-    second = clone_generator(generator, CPU)
-    expected = torch.rand(4, generator=second)
-    assert torch.equal(torch.rand(4, generator=generator), expected)

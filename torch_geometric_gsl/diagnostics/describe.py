@@ -44,7 +44,7 @@ from torch_geometric_gsl.ops.edges import (
     same_label_share,
     weight_spread,
 )
-from torch_geometric_gsl.ops.noise import GeneratorMode
+from torch_geometric_gsl.ops.generators import GeneratorMode
 from torch_geometric_gsl.typing import Features, SampledGraph
 
 

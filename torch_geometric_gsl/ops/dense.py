@@ -9,7 +9,8 @@ from torch import Tensor
 from torch_geometric.utils import softmax
 
 from torch_geometric_gsl.ops.edges import expand_ranges, rank_in_group
-from torch_geometric_gsl.ops.noise import clone_generator, log_arrival_times
+from torch_geometric_gsl.ops.generators import clone_generator
+from torch_geometric_gsl.ops.noise import log_arrival_times
 from torch_geometric_gsl.ops.pair_scores import PairScores, with_null
 from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
 from torch_geometric_gsl.ops.runtime import (

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import cumsum, scatter, softmax
 
+from torch_geometric_gsl.ops.generators import dropout
 from torch_geometric_gsl.ops.neighbours import Neighbours, gather, neighbour_sum
 from torch_geometric_gsl.ops.noise import (
     STEP,
-    dropout,
     race_states,
     random_words,
     uniform,

@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.nn.models.table_net import TableNet
-from torch_geometric_gsl.ops.noise import GeneratorMode
+from torch_geometric_gsl.ops.generators import GeneratorMode
 from torch_geometric_gsl.sklearn._column_warnings import warn_of_columns
 from torch_geometric_gsl.sklearn._explain import ExplainMixin
 from torch_geometric_gsl.sklearn._members import (

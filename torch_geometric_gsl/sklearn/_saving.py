@@ -21,7 +21,7 @@ from torch import Tensor
 
 from torch_geometric_gsl._checks import check_device
 from torch_geometric_gsl._files import SaveMixin, plain_value
-from torch_geometric_gsl.ops.noise import GeneratorMode
+from torch_geometric_gsl.ops.generators import GeneratorMode
 from torch_geometric_gsl.sklearn._blend import Blend
 from torch_geometric_gsl.sklearn._members import Nets, SklearnModels
 from torch_geometric_gsl.sklearn._runtime import default_modes

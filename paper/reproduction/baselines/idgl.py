@@ -20,7 +20,7 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
 from torch_geometric_gsl.nn.similarity.linear_similarity import CosineSimilarity
-from torch_geometric_gsl.ops.noise import dropout
+from torch_geometric_gsl.ops.generators import dropout
 from torch_geometric_gsl.typing import SampledGraph
 
 #: Messages of nodes along the first learned graph, and along the initial graph.

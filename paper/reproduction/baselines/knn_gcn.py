@@ -25,7 +25,7 @@ from torch_geometric_gsl.nn.linear import apply_linear, check_input, plain_linea
 from torch_geometric_gsl.nn.models.activation import resolve_activation
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.similarity.resolver import WEIGHTS
-from torch_geometric_gsl.ops.noise import dropout
+from torch_geometric_gsl.ops.generators import dropout
 from torch_geometric_gsl.ops.runtime import is_exporting
 from torch_geometric_gsl.transforms.feature_graphs import nearest_neighbours
 from torch_geometric_gsl.typing import SampledGraph

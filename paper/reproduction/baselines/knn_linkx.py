@@ -15,7 +15,7 @@ from torch_geometric_gsl._checks import (
     check_probability,
 )
 from torch_geometric_gsl.nn.linear import apply_linear
-from torch_geometric_gsl.ops.noise import GeneratorMode
+from torch_geometric_gsl.ops.generators import GeneratorMode
 from torch_geometric_gsl.typing import SampledGraph
 
 

@@ -25,7 +25,8 @@ from torch_geometric_gsl.nn.linear import apply_linear, check_input
 from torch_geometric_gsl.nn.models.activation import resolve_activation
 from torch_geometric_gsl.nn.models.base import NodeClassifier
 from torch_geometric_gsl.nn.models.row_index import RowIndexMixin
-from torch_geometric_gsl.ops.noise import dropout, log_arrival_times
+from torch_geometric_gsl.ops.generators import dropout
+from torch_geometric_gsl.ops.noise import log_arrival_times
 from torch_geometric_gsl.ops.runtime import full_dtype, full_precision
 from torch_geometric_gsl.typing import Batch, Features
 

@@ -29,8 +29,8 @@ from torch_geometric_gsl._checks import (
 )
 from torch_geometric_gsl.nn.linear import apply_linear, plain_linear
 from torch_geometric_gsl.ops.edges import Edges, list_by_row, merge_edges
+from torch_geometric_gsl.ops.generators import dropout
 from torch_geometric_gsl.ops.neighbours import Neighbours, pair_dots
-from torch_geometric_gsl.ops.noise import dropout
 from torch_geometric_gsl.ops.runtime import full_precision
 from torch_geometric_gsl.typing import SampledGraph
 

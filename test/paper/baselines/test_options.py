@@ -10,7 +10,7 @@ from oracles import seeded
 from small_baselines import BASELINES, PUBLISHED, N, features, make_baseline
 
 from torch_geometric_gsl import NodeClassifier
-from torch_geometric_gsl.ops.noise import GeneratorMode
+from torch_geometric_gsl.ops.generators import GeneratorMode
 
 WITH_GRAPH = ['KNNGCN', 'KNNLINKX', 'IDGL', 'IDGLAnchor']
 EMBED = ['SLAPS', 'SUBLIME', 'HESGSL']

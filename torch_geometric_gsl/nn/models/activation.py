@@ -11,7 +11,7 @@ from torch_geometric.nn.resolver import activation_resolver
 
 from torch_geometric_gsl._checks import check_probability
 from torch_geometric_gsl.distributed.row_shard import RowShard
-from torch_geometric_gsl.ops.noise import dropout
+from torch_geometric_gsl.ops.generators import dropout
 
 
 def resolve_activation(act: Any) -> Callable[[Tensor], Tensor]:

@@ -17,8 +17,8 @@ from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.aggregate import neighbour_graph
 from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.edges import empty_graph
+from torch_geometric_gsl.ops.generators import dropout
 from torch_geometric_gsl.ops.neighbours import Neighbours, neighbour_sum
-from torch_geometric_gsl.ops.noise import dropout
 from torch_geometric_gsl.ops.noise_free import noise_free_weights
 from torch_geometric_gsl.ops.pair_scores import (
     PairScores,

@@ -1,4 +1,4 @@
-"""Numbers of one generator where PyTorch's functions take none."""
+"""Copies of generators, and one generator where PyTorch's functions take none."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,7 +10,9 @@ from torch_geometric.nn import Linear
 
 from torch_geometric_gsl import GSLNet, HeteroLatentGraphConv
 from torch_geometric_gsl.ops.dense import relaxed_weights
-from torch_geometric_gsl.ops.noise import GeneratorMode, clone_generator, dropout
+from torch_geometric_gsl.ops.generators import GeneratorMode, clone_generator, dropout
+
+CPU = torch.device('cpu')
 
 
 @pytest.fixture(autouse=True)
@@ -150,4 +152,19 @@ def test_gradients_see_the_draws_of_the_forward_pass():
     with GeneratorMode(seeded(4)):
         assert all(map(torch.equal, gradient(None), expected))
         with torch.device('cpu'):
-            assert clone_generator(None, torch.device('cpu')).initial_seed() == 4
+            assert clone_generator(None, CPU).initial_seed() == 4
+
+
+@pytest.mark.parametrize('has_generator', [True, False])
+def test_clone_repeats_what_comes_next(has_generator):
+    generator = torch.Generator().manual_seed(3) if has_generator else None
+    with torch.random.fork_rng([]):
+        torch.rand(5, generator=generator)
+        twin = clone_generator(generator, CPU)
+        ahead = torch.rand(4, generator=twin)
+        assert torch.equal(torch.rand(4, generator=generator), ahead)
+        # Neither disturbs the other from here on.
+        torch.rand(9, generator=twin)
+        second = clone_generator(generator, CPU)
+        expected = torch.rand(4, generator=second)
+        assert torch.equal(torch.rand(4, generator=generator), expected)
