@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from torch_geometric_gsl.ops._native import compiled
+from torch_geometric_gsl.ops._native.compiled import find_compiler, is_compiling_off
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.runtime import find_compiler
 from torch_geometric_gsl.ops.scores import Identity
 
 needs_compiler = pytest.mark.skipif(
@@ -129,3 +129,40 @@ def test_fields_of_other_names_are_refused():
     pairs = PairScores(x, x, Identity())
     with pytest.raises(TypeError, match=r"fields of 'rates' differ: \['bound', "):
         compiled.run_kernel('rates', 'rates', pairs, slice(None), 2, compared=x)
+
+
+@pytest.mark.parametrize('reason', ['variable', 'config', None])
+def test_compiling_is_turned_off(reason, monkeypatch):
+    monkeypatch.delenv('TORCH_COMPILE_DISABLE', raising=False)
+    if reason == 'variable':
+        monkeypatch.setenv('TORCH_COMPILE_DISABLE', '1')
+    with torch._dynamo.config.patch(disable=reason == 'config'):
+        assert is_compiling_off() is (reason is not None)
+
+
+@pytest.mark.parametrize('present', ['g++', 'clang++', 'special', None])
+def test_find_compiler(monkeypatch, present):
+    uncached = find_compiler.__wrapped__
+    monkeypatch.setattr(
+        compiled.shutil, 'which', lambda name: name if name == present else None
+    )
+    monkeypatch.setenv('CXX', 'special')
+    assert uncached() == present
+    monkeypatch.delenv('CXX')
+    assert uncached() == (None if present == 'special' else present)
+
+
+@pytest.mark.parametrize(
+    ('command', 'present', 'expected'),
+    [
+        ('ccache clang++', ['ccache', 'g++', 'clang++'], 'clang++'),
+        ('/my path/c++', ['/my path/c++', 'c++'], '/my path/c++'),
+        ('g++-9 -m64', ['g++-9', 'g++'], 'g++-9'),
+        ('ccache lost', ['g++'], 'g++'),
+    ],
+)
+def test_a_compiler_of_several_words(monkeypatch, command, present, expected):
+    paths = {name: name for name in present}
+    monkeypatch.setattr(compiled.shutil, 'which', paths.get)
+    monkeypatch.setenv('CXX', command)
+    assert find_compiler.__wrapped__() == expected

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from torch_geometric_gsl.ops import race, scores
 from torch_geometric_gsl.ops._native import compiled
+from torch_geometric_gsl.ops._native.compiled import find_compiler
 from torch_geometric_gsl.ops.envelope import Envelope, proposal_rates
 from torch_geometric_gsl.ops.race import find_kernel, race_native
 from torch_geometric_gsl.ops.race_block import RaceBlock
 from torch_geometric_gsl.ops.relax import Arrivals
-from torch_geometric_gsl.ops.runtime import find_compiler
 
 needs_compiler = pytest.mark.skipif(
     find_compiler() is None, reason='needs a C++ compiler'

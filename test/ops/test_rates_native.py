@@ -11,9 +11,9 @@ from responses import RESPONSES, bounded_pairs
 
 from torch_geometric_gsl.ops import scores
 from torch_geometric_gsl.ops._native import compiled
+from torch_geometric_gsl.ops._native.compiled import find_compiler
 from torch_geometric_gsl.ops.clusters import group
 from torch_geometric_gsl.ops.envelope import bound_scores, make_envelope, proposal_rates
-from torch_geometric_gsl.ops.runtime import find_compiler
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason='needs a C++ compiler')
 EVERY = slice(None)

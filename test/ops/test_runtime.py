@@ -3,13 +3,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torch_geometric_gsl.ops import runtime as module
 from torch_geometric_gsl.ops.runtime import (
     cache_budget,
-    find_compiler,
     full_dtype,
     full_precision,
-    is_compiling_off,
     row_blocks,
 )
 
@@ -31,43 +28,6 @@ def test_a_cpu_takes_blocks_that_fit_its_cache():
     assert cache_budget(2**25, CPU) == 2**21
     assert cache_budget(2**10, CPU) == 2**10
     assert cache_budget(2**25, torch.device('cuda')) == 2**25
-
-
-@pytest.mark.parametrize('reason', ['variable', 'config', None])
-def test_compiling_is_turned_off(reason, monkeypatch):
-    monkeypatch.delenv('TORCH_COMPILE_DISABLE', raising=False)
-    if reason == 'variable':
-        monkeypatch.setenv('TORCH_COMPILE_DISABLE', '1')
-    with torch._dynamo.config.patch(disable=reason == 'config'):
-        assert is_compiling_off() is (reason is not None)
-
-
-@pytest.mark.parametrize('present', ['g++', 'clang++', 'special', None])
-def test_find_compiler(monkeypatch, present):
-    uncached = find_compiler.__wrapped__
-    monkeypatch.setattr(
-        module.shutil, 'which', lambda name: name if name == present else None
-    )
-    monkeypatch.setenv('CXX', 'special')
-    assert uncached() == present
-    monkeypatch.delenv('CXX')
-    assert uncached() == (None if present == 'special' else present)
-
-
-@pytest.mark.parametrize(
-    ('command', 'present', 'expected'),
-    [
-        ('ccache clang++', ['ccache', 'g++', 'clang++'], 'clang++'),
-        ('/my path/c++', ['/my path/c++', 'c++'], '/my path/c++'),
-        ('g++-9 -m64', ['g++-9', 'g++'], 'g++-9'),
-        ('ccache lost', ['g++'], 'g++'),
-    ],
-)
-def test_a_compiler_of_several_words(monkeypatch, command, present, expected):
-    paths = {name: name for name in present}
-    monkeypatch.setattr(module.shutil, 'which', paths.get)
-    monkeypatch.setenv('CXX', command)
-    assert find_compiler.__wrapped__() == expected
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterable
-from functools import cache, partial, wraps
+from functools import partial, wraps
 from typing import Any, TypeVar, cast
 
 import torch
@@ -77,20 +75,6 @@ def recomputed(function: Function) -> Function:
         return function
     run = partial(checkpoint, function, use_reentrant=False, preserve_rng_state=False)
     return cast(Function, run)
-
-
-@cache
-def find_compiler() -> str | None:
-    """Return the path of a C++ compiler: in ``CXX``, after words such as ccache."""
-    command = os.environ.get('CXX', '')
-    names = [command, *reversed(command.split()), 'g++', 'clang++']
-    return next((path for name in names if (path := shutil.which(name))), None)
-
-
-def is_compiling_off() -> bool:
-    """Return whether the user has turned compilation off."""
-    is_off = os.environ.get('TORCH_COMPILE_DISABLE') == '1'
-    return is_off or bool(torch._dynamo.config.disable)
 
 
 def full_dtype(dtype: torch.dtype) -> torch.dtype:

@@ -10,6 +10,7 @@ import ctypes
 import hashlib
 import os
 import platform
+import shutil
 import stat
 import subprocess
 import tempfile
@@ -24,7 +25,6 @@ from torch import Tensor
 
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.ops.pair_scores import PairScores
-from torch_geometric_gsl.ops.runtime import find_compiler, is_compiling_off
 
 _FLAGS = ('-O3', '-std=c++17', '-fno-math-errno', '-fopenmp-simd', '-shared', '-fPIC')
 # Of the very processor, whose widest registers it takes.
@@ -63,6 +63,20 @@ _TYPES = {torch.float32: 'float', torch.float64: 'double'}
 # Below this number of items one thread is used; above, each has this number of blocks.
 _MIN_THREADED = 256
 _BLOCKS_PER_THREAD = 4
+
+
+@cache
+def find_compiler() -> str | None:
+    """Return the path of a C++ compiler: in ``CXX``, after words such as ccache."""
+    command = os.environ.get('CXX', '')
+    names = [command, *reversed(command.split()), 'g++', 'clang++']
+    return next((path for name in names if (path := shutil.which(name))), None)
+
+
+def is_compiling_off() -> bool:
+    """Return whether the user has turned compilation off."""
+    is_off = os.environ.get('TORCH_COMPILE_DISABLE') == '1'
+    return is_off or bool(torch._dynamo.config.disable)
 
 
 def find_library(name: str, pairs: PairScores) -> ctypes.CDLL | None:
