@@ -34,13 +34,12 @@ from torch_geometric_gsl.visualization._colours import (
     read_values,
     rounded,
 )
-from torch_geometric_gsl.visualization._drawing import (
+from torch_geometric_gsl.visualization._layout import (
     agreed_count,
     check_one_set,
-    image_sprite,
     initial_positions,
-    make_page,
 )
+from torch_geometric_gsl.visualization._page import image_sprite, make_page
 
 #: A graph of this package, of PyTorch Geometric, or a sparse matrix of SciPy.
 Graph = Any

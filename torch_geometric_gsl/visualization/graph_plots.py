@@ -14,14 +14,14 @@ from torch_geometric_gsl._checks import (
     check_features,
     check_graph,
     check_node_labels,
+    check_type,
 )
 from torch_geometric_gsl.ops.edges import chance_share, rank_in_group, same_label_share
 from torch_geometric_gsl.typing import SampledGraph
 from torch_geometric_gsl.visualization._colours import palette, read_values
-from torch_geometric_gsl.visualization._drawing import (
+from torch_geometric_gsl.visualization._layout import (
     agreed_count,
     check_one_set,
-    make_axes,
     principal_components,
     spring_layout,
 )
@@ -91,7 +91,7 @@ def plot_graph(
             position = principal_components(position)
             axis = 'principal component'
         settings = {'xlabel': f'{axis} 1', 'ylabel': f'{axis} 2'}
-    axes = make_axes(ax, 7.2)
+    axes = _make_axes(ax, 7.2)
     _draw_nodes(axes, strongest, label[nodes], classes, position)
     title = f'{label.numel():,} nodes and their strongest edges'
     if nodes.numel() < label.numel():
@@ -136,7 +136,7 @@ def plot_adjacency(
     """
     check_count(max_cells, 'max_cells')
     graph, label, classes = _read_labels(graph, y, None)
-    axes = make_axes(ax, 6)
+    axes = _make_axes(ax, 6)
     _draw_matrix(axes, _cells(graph, label, max_cells), label.numel())
     if len(classes) > 1:
         _mark_classes(axes, label, classes)
@@ -296,3 +296,17 @@ def _mark_classes(ax: Axes, label: Tensor, classes: list[str]) -> None:
     ax.set_xticks(middles, classes, fontsize=size)
     ax.set_yticks(middles, classes, fontsize=size)
     ax.set(xlabel='source node, by class', ylabel='target node, by class')
+
+
+def _make_axes(ax: Any, width: float) -> Axes:
+    """Return the given axes, or those of a new figure outside of pyplot."""
+    try:
+        from matplotlib.axes import Axes
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError('plots need matplotlib: pip install matplotlib') from error
+    if ax is None:
+        return Figure(figsize=(width, 5), layout='constrained').subplots()
+    check_type(ax, Axes, 'ax', 'matplotlib axes')
+    axes: Axes = ax
+    return axes
