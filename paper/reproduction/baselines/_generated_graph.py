@@ -102,11 +102,10 @@ GENERATORS: dict[str, type[FullGenerator | DiagonalGenerator]] = {
 
 
 def _dense_similarities(z: Tensor, k: int, batch: Tensor | None) -> SampledGraph:
-    with torch.autocast(z.device.type, enabled=False):
-        edge_index = _nearest_rows(unit_rows(z.detach().double()), k, batch)
-        z = unit_rows(full_precision(z))
-        neighbours = list_sources(edge_index, z.size(0))
-        return SampledGraph(edge_index, pair_dots(z, z, neighbours))
+    edge_index = _nearest_rows(unit_rows(z.detach().double()), k, batch)
+    z = unit_rows(full_precision(z))
+    neighbours = list_sources(edge_index, z.size(0))
+    return SampledGraph(edge_index, pair_dots(z, z, neighbours))
 
 
 def _nearest_rows(z: Any, k: int, batch: Tensor | None) -> Tensor:

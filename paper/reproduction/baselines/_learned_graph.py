@@ -100,8 +100,7 @@ class LearnedGraph:
     @property
     def weights(self) -> Tensor:
         """Return the dense weights."""
-        with torch.autocast(self.total.device.type, enabled=False):
-            return reduce(matmul, self.factors)
+        return reduce(matmul, self.factors)
 
     @property
     def size(self) -> Tensor:
@@ -112,12 +111,11 @@ class LearnedGraph:
 
     def propagate(self, h: Tensor) -> Tensor:
         """Return weighted means of messages from the sources; zero without sources."""
-        with torch.autocast(h.device.type, enabled=False):
-            sent = h.to(self.total.dtype)
-            if self.anchors is not None:
-                total = self._sum_back(torch.ones_like(sent[:, :1])).squeeze(1)
-                sent = divided(self._sum_back(sent), total)
-            return divided(self._sum(sent), self.total).to(h.dtype)
+        sent = h.to(self.total.dtype)
+        if self.anchors is not None:
+            total = self._sum_back(torch.ones_like(sent[:, :1])).squeeze(1)
+            sent = divided(self._sum_back(sent), total)
+        return divided(self._sum(sent), self.total).to(h.dtype)
 
     def penalty(
         self, features: Features | None, factors: tuple[float, float, float]

@@ -190,11 +190,10 @@ class IDGL(NeighbourModel):
         factors = self.smoothness, self.degree, self.sparsity
         for out, graph in self._iterate(x, **kwargs):
             value = self._label_loss(out, y, mask)
-            with torch.autocast(x.device.type, enabled=False):
-                if self.smoothness > 0 and features is None:
-                    features = source_features(x, graph.anchors)
-                if any(factors):
-                    value = value + graph.penalty(features, factors)
+            if self.smoothness > 0 and features is None:
+                features = source_features(x, graph.anchors)
+            if any(factors):
+                value = value + graph.penalty(features, factors)
             losses.append(value)
         initial_loss, *later = losses
         return initial_loss + torch.stack(later).mean() if later else initial_loss
@@ -258,8 +257,7 @@ class IDGL(NeighbourModel):
         # Hidden samples are not negative, and neither are their similarities.
         is_exact = metric_index == 1 and self.epsilon == 0 and batch is None
         epsilon = None if is_exact else self.epsilon
-        with torch.autocast(h.device.type, enabled=False):
-            return LearnedGraph(metric, h, anchors, batch, epsilon)
+        return LearnedGraph(metric, h, anchors, batch, epsilon)
 
     def _mix(
         self, fixed: Fixed, h: Tensor, initial: LearnedGraph, graph: LearnedGraph

@@ -134,25 +134,24 @@ class NodeFormerLayer(torch.nn.Module):
         inputs = (self.query, x), (self.key, source), (self.value, source)
         projected = [lin(h).view(h.size(0), self.heads, h.size(1)) for lin, h in inputs]
         dtype = projected[0].dtype
-        with torch.autocast(x.device.type, enabled=False):
-            query, key, value = map(full_precision, projected)
-            scale = 1 / (math.sqrt(self.tau) * query.size(-1) ** 0.25)
-            directions = self.directions.to(query.dtype)
-            noise = None
-            if self.training:
-                directions = self._draw_directions(generator)
-                noise = self._draw_noise(key, generator)
-            rows, sources = ([size[i] for size in sizes] for i in (0, 1))
-            graphs = zip(
-                (scale * query).split(rows),
-                (scale * key).split(sources),
-                value.split(sources),
-                repeat(None) if noise is None else noise.split(sources),
-                strict=False,
-            )
-            heads = [kernel_attention(q, k, v, directions, g) for q, k, v, g in graphs]
-            # Without nodes there is no graph.
-            out = torch.cat(heads) if heads else query
+        query, key, value = map(full_precision, projected)
+        scale = 1 / (math.sqrt(self.tau) * query.size(-1) ** 0.25)
+        directions = self.directions.to(query.dtype)
+        noise = None
+        if self.training:
+            directions = self._draw_directions(generator)
+            noise = self._draw_noise(key, generator)
+        rows, sources = ([size[i] for size in sizes] for i in (0, 1))
+        graphs = zip(
+            (scale * query).split(rows),
+            (scale * key).split(sources),
+            value.split(sources),
+            repeat(None) if noise is None else noise.split(sources),
+            strict=False,
+        )
+        heads = [kernel_attention(q, k, v, directions, g) for q, k, v, g in graphs]
+        # Without nodes there is no graph.
+        out = torch.cat(heads) if heads else query
         hidden: Tensor = self.out(out.to(dtype).flatten(1))
         return hidden
 
