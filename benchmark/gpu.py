@@ -167,12 +167,10 @@ MODELS: dict[str, Callable[[], Any]] = {
 }
 
 
-def time_step(
-    device: torch.device, step: Callable[[], object], rounds: int = ROUNDS
-) -> dict[str, Any]:
+def time_step(device: torch.device, step: Callable[[], object]) -> dict[str, Any]:
     """Time a step after an uncounted one."""
     seconds = []
-    for _ in range(rounds + 1):
+    for _ in range(ROUNDS + 1):
         begin = time.perf_counter()
         step()
         if device.type == 'cuda':

@@ -141,10 +141,10 @@ def relative_error(model: Callable[[Any], Tensor], data: Any) -> float:
     return float((model(data) - data.y).square().mean() / data.y.var(correction=0))
 
 
-def true_matrix(data: Any, relation: int = 0) -> Tensor:
-    """Return the true relation as a 0/1 matrix, one row per target."""
+def true_matrix(data: Any) -> Tensor:
+    """Return the first true relation as a 0/1 matrix, one row per target."""
     true = torch.zeros(data.num_nodes, data.num_nodes)
-    source, target = data.true_edge_index[:, data.true_edge_type == relation]
+    source, target = data.true_edge_index[:, data.true_edge_type == 0]
     true[target, source] = 1
     return true
 

@@ -126,42 +126,38 @@ def make_grid(name: str, store: Store, choice: Choice) -> Grid:
     return grid
 
 
-def fill(text: str, markup: str, store: Store) -> Filled:
+def fill(text: str, store: Store) -> Filled:
     """Update all tables of a document, each between two marks.
 
-    In reStructuredText the rows are in files, and each note appears once.
+    Their rows are in files, and each note appears once.
     """
     files: dict[str, str] = {}
     written: set[str] = set()
     choice = Choice((), (), SEEDS, results=store.root)
-    left, right = ('<!-- ', ' -->') if markup == 'markdown' else ('.. ', '')
-    pattern = re.compile(
-        rf'(^{left}begin (\w+){right}\n).*?(^{left}end \2{right}$)', re.M | re.S
-    )
-
-    marks = [re.findall(rf'^{left}{word} (\w+){right}$', text, re.M) for word in WORDS]
+    pattern = re.compile(r'(^\.\. begin (\w+)\n).*?(^\.\. end \2$)', re.M | re.S)
+    marks = [re.findall(rf'^\.\. {word} (\w+)$', text, re.M) for word in WORDS]
     if marks[0] != marks[1]:
         raise ValueError(f"'begin' and 'end' of tables do not match: {marks}")
 
     def renew(match: re.Match[str]) -> str:
         grid = make_grid(match[2], store, choice)
-        if markup == 'rst' and not grid.is_empty:
-            file = f'{FOLDER}/{match[2]}.csv'
-            files[file] = text_of(grid, 'csv')
-            new = [note for note in grid.notes if note not in written]
-            written.update(new)
-            table = rst_table(grid._replace(notes=new), f'/{file}').rstrip()
-            end = '\n\n' if new else '\n'  # A mark may follow a table, not text.
-            return f'{match[1]}{table}{end}{match[3]}'
-        return f'{match[1]}\n{text_of(grid, markup).rstrip()}\n\n{match[3]}'
+        if grid.is_empty:
+            empty = text_of(grid, 'rst')
+            return f'{match[1]}\n{empty.rstrip()}\n\n{match[3]}'
+        file = f'{FOLDER}/{match[2]}.csv'
+        files[file] = text_of(grid, 'csv')
+        new = [note for note in grid.notes if note not in written]
+        written.update(new)
+        table = rst_table(grid._replace(notes=new), f'/{file}').rstrip()
+        end = '\n\n' if new else '\n'  # A mark may follow a table, not text.
+        return f'{match[1]}{table}{end}{match[3]}'
 
     return Filled(pattern.sub(renew, text), files)
 
 
-def write_documents(store: Store, paths: tuple[Path, ...] = DOCUMENTS) -> None:
-    for path in paths:
-        markup = 'markdown' if path.suffix == '.md' else 'rst'
-        filled = fill(path.read_text(encoding='utf-8'), markup, store)
+def write_documents(store: Store) -> None:
+    for path in DOCUMENTS:
+        filled = fill(path.read_text(encoding='utf-8'), store)
         files = {DOCS / name: rows for name, rows in filled.files.items()}
         for file, text in {path: filled.text, **files}.items():
             if not file.exists() or file.read_text(encoding='utf-8') != text:
