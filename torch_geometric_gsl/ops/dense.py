@@ -92,7 +92,8 @@ def perturbed_arrivals(
         size = score.size(0), k, num_sources
         gumbel = log_arrival_times(size, score, generator).neg_()
         value, index = (gumbel + score).topk(num_arrivals, dim=-1)
-        source[rows], noise[rows] = index, gumbel.gather(-1, index)
+        source[rows] = index
+        noise[rows] = gumbel.gather(-1, index)
         horizon[rows] = -value[..., -1]
     return Arrivals(source, noise, horizon)
 

@@ -1,4 +1,4 @@
-r"""A block of races: proposals, what arrives, and what is looked at in the end."""
+r"""The races of a block of targets: rounds of proposals, then a scan of candidates."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from torch_geometric_gsl.ops.scan import (
     scan_arrivals,
 )
 
-#: What one proposal takes in a block of rows, in bytes.
+#: Bytes of a proposal in a block of rows.
 BYTES_PER_PROPOSAL = 64
 
-#: It runs all rounds of a block, and returns the least and the largest score.
+#: A function that runs all rounds of a block and returns the range of the scores.
 Kernel = Callable[..., Tensor]
 
 
@@ -47,11 +47,11 @@ class RaceBlock(NamedTuple):
     num_accepted: Tensor  # The number of acceptances of each race, in place.
     clock: Tensor  # The time of its last proposal, in units of the mean gap, in place.
     num_proposals: int  # Of each race in the first round.
-    min_arrivals: int  # With this number a race may end with its round.
-    kernel: Kernel | None  # What runs all rounds at once.
+    min_arrivals: int  # With as many a race ends after its round.
+    kernel: Kernel | None  # Runs all rounds, if there is one.
 
     def run(self) -> None:
-        """Run the races in rounds, until each has its least number of arrivals."""
+        """Run rounds of proposals until each race has :attr:`min_arrivals` arrivals."""
         num_proposals = self.num_proposals
         kernel = self.kernel
         race = torch.arange(self.num_accepted.numel(), device=self.num_accepted.device)
@@ -167,7 +167,7 @@ class RaceBlock(NamedTuple):
         time: Tensor,
         accepted: Tensor,
     ) -> None:
-        """Note the first arrivals among some proposals."""
+        """Append the accepted proposals to the arrivals of their races."""
         options = self.options
         arrivals = self.arrivals
         out_source = arrivals.source.view(-1, options.num_arrivals)
@@ -206,7 +206,7 @@ class RaceBlock(NamedTuple):
         self.clock[race] = time[:, -1]
 
     def _scan(self, race: Tensor, begin: int) -> None:
-        """Draw what some races lack from all candidates that have not arrived."""
+        """Draw the missing arrivals of some races among all other candidates."""
         num_arrivals = self.options.num_arrivals
         num_races = self.options.num_races
         row, row_index = (race // num_races).unique(return_inverse=True)

@@ -87,7 +87,8 @@ def relax(
     weight, *_ = _Weights.apply(  # type: ignore[no-untyped-call]
         score, tail_score, null, arrivals, log_share, options
     )
-    num_nulls, num_arrivals = int(null is not None), score.size(-1)
+    num_nulls = int(null is not None)
+    num_arrivals = score.size(-1)
     _, early, late = weight.tensor_split([num_nulls, num_nulls + num_arrivals], dim=-1)
     return early, late
 
@@ -136,7 +137,8 @@ class _Weights(HandWritten):
             scores = filter(torch.is_tensor, (score, tail_score, null))
             ctx.mark_non_differentiable(weight)
         ctx.save_for_backward(weight, *scores)
-        num_nulls, num_arrivals = int(null is not None), score.size(-1)
+        num_nulls = int(null is not None)
+        num_arrivals = score.size(-1)
         num_late = weight.size(-1) - num_nulls - num_arrivals
         ctx.sizes = [num_nulls, num_arrivals, num_late]
         ctx.tau = options.tau
