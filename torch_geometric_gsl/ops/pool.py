@@ -111,8 +111,16 @@ def pool_draws(pairs: PairScores, options: DrawOptions, seed: Tensor) -> Weighte
     average = _average_draws if len(blocks) == 1 else recomputed(_average_draws)
     weights = []
     for rows, (score, source, target) in zip(blocks, lists, strict=True):
-        args = score, pairs.null, source, target - rows.start, state[rows]
-        weights.append(average(*args, pairs.src.size(0), options))
+        weight = average(
+            score,
+            pairs.null,
+            source,
+            target - rows.start,
+            state[rows],
+            pairs.src.size(0),
+            options,
+        )
+        weights.append(weight)
     return neighbours, torch.cat(weights)
 
 

@@ -53,8 +53,10 @@ class EvaluationAssignment(Assignment):
         self, pairs: PairScores, first_source: int = 0, first_target: int = 0
     ) -> EvaluatedGraph:
         pairs = pairs if self.settings.loop else exclude_loops(pairs)
-        nodes = pairs, pairs.dst.size(0), first_source, first_target
-        return EvaluatedGraph(*nodes, self.settings)
+        num_targets = pairs.dst.size(0)
+        return EvaluatedGraph(
+            pairs, num_targets, first_source, first_target, self.settings
+        )
 
     def of_lists(
         self,
@@ -165,9 +167,15 @@ class EvaluatedList(ListedTargets):
         self, edge_index: Tensor, num_targets: int, generator: Generator, *columns: Any
     ) -> SampledGraph:
         score, rank = columns
-        k, tau = self.settings.num_nearest, self.settings.tau
-        args = edge_index, num_targets, k, tau, self.pairs.null, rank
-        return nearest_candidates(score, *args)
+        return nearest_candidates(
+            score,
+            edge_index,
+            num_targets,
+            self.settings.num_nearest,
+            self.settings.tau,
+            self.pairs.null,
+            rank,
+        )
 
 
 @disable_compile  # Reads the values of tensors and frames.

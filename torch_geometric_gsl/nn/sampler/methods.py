@@ -212,17 +212,25 @@ class Race(ArrivalMethod):
     def find(
         self, targets: DrawnTargets, generator: Generator
     ) -> tuple[Arrivals, Tail | None]:
-        pairs, options, envelope = targets.pairs, targets.options, targets.envelope
-        length = targets.plan.num_proposals or SCAN_FIRST
-        length *= FIRST_ROUND if envelope is None else 1
-        num_proposals = math.ceil(min(length, pairs.num_candidates))
+        pairs = targets.pairs
+        options = targets.options
+        expected = targets.plan.num_proposals or SCAN_FIRST
+        if targets.envelope is None:
+            expected *= FIRST_ROUND
+        num_proposals = math.ceil(min(expected, pairs.num_candidates))
         if num_proposals > 0:  # Else all candidates are scanned.
             num_proposals = max(8, num_proposals)
         # Sharp races lose more by it, and those without replacement need all.
-        is_enough = envelope is None and options.replace and options.num_tail > 0
-        min_arrivals = 1 if is_enough else None
-        args = pairs, options, num_proposals, envelope
-        return race_arrivals(*args, min_arrivals=min_arrivals, generator=generator)
+        is_flat = targets.envelope is None
+        is_enough = is_flat and options.replace and options.num_tail > 0
+        return race_arrivals(
+            pairs,
+            options,
+            num_proposals,
+            targets.envelope,
+            min_arrivals=1 if is_enough else None,
+            generator=generator,
+        )
 
 
 class Dense(ArrivalMethod):
@@ -271,9 +279,13 @@ class Dense(ArrivalMethod):
         self, targets: DrawnTargets, generator: Generator
     ) -> tuple[Arrivals, Tail | None]:
         # Without replacement there is no tail.
-        pairs, options = targets.pairs, targets.options
-        sizes = options.num_races, min(options.num_arrivals, pairs.available)
-        return perturbed_arrivals(pairs, *sizes, generator=generator), None
+        pairs = targets.pairs
+        options = targets.options
+        num_arrivals = min(options.num_arrivals, pairs.available)
+        arrivals = perturbed_arrivals(
+            pairs, options.num_races, num_arrivals, generator=generator
+        )
+        return arrivals, None
 
 
 class Stream(ArrivalMethod):
@@ -295,10 +307,14 @@ class Stream(ArrivalMethod):
     def find(
         self, targets: DrawnTargets, generator: Generator
     ) -> tuple[Arrivals, Tail | None]:
-        pairs, options = targets.pairs, targets.options
+        pairs = targets.pairs
+        options = targets.options
         tail = draw_tail(pairs, options, generator=generator)
-        sizes = options.num_races, min(options.num_arrivals, pairs.available)
-        return stream_arrivals(pairs, *sizes, generator=generator), tail
+        num_arrivals = min(options.num_arrivals, pairs.available)
+        arrivals = stream_arrivals(
+            pairs, options.num_races, num_arrivals, generator=generator
+        )
+        return arrivals, tail
 
 
 class Pool(Method):

@@ -113,18 +113,25 @@ class Draw:
     @cached_property
     def options(self) -> DrawOptions:
         """Return the options of the draw, with its arrivals and the size of a tail."""
-        settings, num_sources = self.settings, self.num_sources
-        budget, tau, k = settings.budget, settings.tau, settings.k
-        num_arrivals, num_tail = k, budget.tail
+        settings = self.settings
+        budget = settings.budget
+        tau = settings.tau
+        num_arrivals = settings.k
         if settings.replace:
             num_arrivals = budget.arrivals or default_num_arrivals(tau)
+        num_tail = budget.tail
         if not settings.replace or num_arrivals >= self.available:
             num_tail = 0
         elif num_tail is None:
-            num_tail = tail_size(tau, num_arrivals, num_sources)
-        num_tail = min(num_tail, num_sources)
-        flags = settings.hard, settings.replace
-        return DrawOptions(k, tau, num_arrivals, num_tail, *flags)
+            num_tail = tail_size(tau, num_arrivals, self.num_sources)
+        return DrawOptions(
+            settings.k,
+            tau,
+            num_arrivals,
+            min(num_tail, self.num_sources),
+            settings.hard,
+            settings.replace,
+        )
 
     @cached_property
     def num_proposals(self) -> float:

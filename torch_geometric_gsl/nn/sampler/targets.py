@@ -98,9 +98,9 @@ class ListedTargets(Targets):
         for edge_index, *block in zip(*blocks, strict=True):
             # Number targets from the first of the block: tensors stay small.
             first_target, last_target = edge_index[1, [0, -1]].tolist()
+            num_targets = last_target - first_target + 1
             shift = edge_index.new_tensor([[0], [first_target]])
-            args = edge_index - shift, last_target - first_target + 1, generator
-            graph = self.edges(*args, *block)
+            graph = self.edges(edge_index - shift, num_targets, generator, *block)
             graphs.append(SampledGraph(graph.edge_index + shift, graph.edge_weight))
         return _join(graphs)
 

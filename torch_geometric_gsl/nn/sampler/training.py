@@ -69,8 +69,16 @@ class TrainingAssignment(Assignment):
         cache = self.cache if pairs is self.pairs else RowCache()
         pairs = pairs if self.settings.loop else exclude_loops(pairs)
         draw = make_draw(self.settings, pairs.dst.size(0), pairs.src.size(0))
-        nodes = pairs, pairs.dst.size(0), first_source, first_target
-        return DrawnGraph(*nodes, draw.options, *plan_draw(draw, pairs, cache))
+        plan, envelope = plan_draw(draw, pairs, cache)
+        return DrawnGraph(
+            pairs,
+            draw.num_targets,
+            first_source,
+            first_target,
+            draw.options,
+            plan,
+            envelope,
+        )
 
     def of_lists(
         self, pairs: PairScores, candidates: Candidates, prior: Tensor | None = None
@@ -216,8 +224,15 @@ class PerturbedList(ListedTargets):
     def edges(
         self, edge_index: Tensor, num_targets: int, generator: Generator, *columns: Any
     ) -> SampledGraph:
-        args = *columns, edge_index, num_targets, self.options
-        return candidate_graph(*args, generator=generator, null=self.pairs.null)
+        (score,) = columns
+        return candidate_graph(
+            score,
+            edge_index,
+            num_targets,
+            self.options,
+            generator=generator,
+            null=self.pairs.null,
+        )
 
 
 def plan_of(targets: Targets, pairs: PairScores, method: str) -> SamplingPlan:
