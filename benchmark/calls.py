@@ -3,13 +3,14 @@
     python benchmark/calls.py [--verbose]
 
 A step is the forward pass of a layer on 300 rows, or on 3,000, for which it searches
-bounds of a race, or of a network for tables on 400 rows in two blocks, with warm
-caches. *Functions* and *files* of the package count once, however often they are
-called; *switches* counts consecutive calls in different files, and *up* the calls of
-``nn`` by a function of ``ops``. Comprehensions count as functions where Python makes a
-frame for them (up to 3.11). The script uses only public names, so it can measure any
-version of the package: lines and files of each folder, public names, refusals of
-combinations (calls of ``check_absent``), and ``Any``.
+bounds of a race, the prediction of a network of two layers, or a step of a network for
+tables on 400 rows in two blocks, with warm caches. *Functions* and *files* of the
+package count once, however often they are called, which *calls* counts; *switches*
+counts consecutive calls in different files, and *up* the calls of ``nn`` by a function
+of ``ops``. Comprehensions count as functions where Python makes a frame for them (up to
+3.11). The script uses only public names, so it can measure any version of the package:
+lines and files of each folder, public names, refusals of combinations (calls of
+``check_absent``), and ``Any``.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import NamedTuple
 import torch
 
 import torch_geometric_gsl
-from torch_geometric_gsl import LatentGraphConv, TableNet
+from torch_geometric_gsl import GSLNet, LatentGraphConv, TableNet
 
 PACKAGE = Path(torch_geometric_gsl.__file__).parent
 ROOT = PACKAGE.parent
@@ -78,6 +79,14 @@ def layer_step(*, is_training: bool, num_rows: int = 300) -> list[Call]:
     return calls_of(lambda: conv(x))
 
 
+def prediction() -> list[Call]:
+    """Record the calls of a prediction by two layers with their defaults."""
+    torch.manual_seed(0)
+    x, net = torch.randn(300, 16), GSLNet(16, 32, 2, 7).eval()
+    net.predict(x)
+    return calls_of(lambda: net.predict(x))
+
+
 def table_step() -> list[Call]:
     """Record the calls of a training step on two blocks of rows of a table."""
     torch.manual_seed(0)
@@ -91,6 +100,7 @@ STEPS: dict[str, Callable[[], list[Call]]] = {
     'training': lambda: layer_step(is_training=True),
     'training, 3000 rows': lambda: layer_step(is_training=True, num_rows=3000),
     'evaluation': lambda: layer_step(is_training=False),
+    'prediction': prediction,
     'table': table_step,
 }
 
@@ -148,12 +158,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--verbose', action='store_true', help='list the calls')
     verbose = parser.parse_args().verbose
-    print(f'{"step":<24}{"functions":>10}{"files":>8}{"switches":>10}{"up":>6}')
+    titles = f'{"functions":>10}{"files":>8}{"calls":>8}{"switches":>10}{"up":>6}'
+    print(f'{"step":<24}{titles}')
     for name, step in STEPS.items():
         calls = step()
         switches = sum(a.file != b.file for a, b in pairwise(calls))
         up = sum(call.is_up for call in calls)
-        size = f'{num_functions(calls):>10}{num_files(calls):>8}'
+        size = f'{num_functions(calls):>10}{num_files(calls):>8}{len(calls):>8}'
         print(f'{name:<24}{size}{switches:>10}{up:>6}')
         if verbose:
             print(*(f'    {call.file}: {call.name}' for call in calls), sep='\n')
