@@ -56,44 +56,39 @@ def without_members(estimator: Any, removed: str) -> Any:
 
     class Without(estimator):  # type: ignore[misc]
         def _fit_members(self, *args: Any) -> Any:
-            pairs = zip(*super()._fit_members(*args), strict=True)
+            fitted = super()._fit_members(*args)
+            pairs = zip(fitted.members, fitted.val_outputs, strict=True)
             remaining = [(m, out) for m, out in pairs if m.family != removed]
-            return zip(*remaining, strict=True)
+            members, val_outputs = zip(*remaining, strict=True)
+            return fitted._replace(members=members, val_outputs=val_outputs)
 
     return Without
-
-
-class Snapshots:
-    """Mixin of a training that keeps the networks after the last two cycles."""
-
-    average: Any
-
-    def run_cycle(self, *args: Any) -> None:
-        super().run_cycle(*args)  # type: ignore[misc]
-        snapshots = self.__dict__.setdefault('snapshots', [])
-        self.snapshots = [*snapshots, deepcopy(self.average.module)][-2:]
-
-    def finish(self) -> Any:
-        model = super().finish()  # type: ignore[misc]
-        model.__dict__['snapshots'] = self.snapshots  # These are no parts of it.
-        return model
 
 
 def with_snapshots(estimator: Any) -> Any:
     """Return an estimator whose members average the last two cycles of a network."""
 
-    class WithSnapshots(estimator):  # type: ignore[misc]
-        def _start(self, *args: Any) -> Any:
-            training = super()._start(*args)
-            training.__class__ = type('Training', (Snapshots, type(training)), {})
-            return training
+    class SnapshotTraining(estimator._training_class):  # type: ignore[misc]
+        def run_cycle(self, *args: Any) -> None:
+            super().run_cycle(*args)
+            snapshots = self.__dict__.setdefault('snapshots', [])
+            self.snapshots = [*snapshots, deepcopy(self.average.module)][-2:]
 
-        def _fit_nets(self, *args: Any) -> Any:
-            members, val_outputs = super()._fit_nets(*args)
-            for member in members:
-                snapshots = [model.__dict__.pop('snapshots') for model in member.models]
-                member.models = list(chain.from_iterable(snapshots))
-            return members, val_outputs
+        def finish(self) -> Any:
+            model = super().finish()
+            model.__dict__['snapshots'] = self.snapshots  # These are no parts of it.
+            return model
+
+    class WithSnapshots(estimator):  # type: ignore[misc]
+        _training_class = SnapshotTraining
+
+        def _fit_members(self, *args: Any) -> Any:
+            fitted = super()._fit_members(*args)
+            for member in fitted.members:
+                if member.family in ('learned', 'none'):
+                    snapshots = [net.__dict__.pop('snapshots') for net in member.models]
+                    member.models = list(chain.from_iterable(snapshots))
+            return fitted
 
     return WithSnapshots
 

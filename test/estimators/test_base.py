@@ -27,7 +27,7 @@ from torch_geometric_gsl.sklearn import (
     _blend,
     make_table_transformer,
 )
-from torch_geometric_gsl.sklearn import _fitting as fitting
+from torch_geometric_gsl.sklearn._training import Training
 
 pytestmark = [
     pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning'),
@@ -148,12 +148,12 @@ def test_a_signal_changes_nothing(monkeypatch):
     model = copy.deepcopy(fitted('learned', 'array'))
     before = digest(model)
 
-    def stop(*args):
-        signal.raise_signal(signal.SIGINT)
-        return Training(*args)
+    class Interrupted(Training):
+        def __init__(self, *args):
+            signal.raise_signal(signal.SIGINT)
+            super().__init__(*args)
 
-    Training = fitting.Training
-    monkeypatch.setattr(fitting, 'Training', stop)
+    monkeypatch.setattr(GSLRegressor, '_training_class', Interrupted)
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -231,7 +231,7 @@ CALLS = {
     'is_far': lambda model, x, path: model.is_far(x),
     'contributions': lambda model, x, path: model.contributions(x),
     'report_': lambda model, x, path: model.report_,
-    'score': lambda model, x, path: model.score(x, model._targets),
+    'score': lambda model, x, path: model.score(x, model._rows.targets),
     'transduction_': lambda model, x, path: model.transduction_,
     'graph_': lambda model, x, path: model.graph_,
     'kneighbors': lambda model, x, path: model.kneighbors(x),

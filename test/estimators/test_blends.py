@@ -271,10 +271,10 @@ def test_labels_of_the_own_group_are_not_used(few):
     model = GSLRegressor('learned', **few | {'max_iter': 4})
     model.fit(X, Y, groups=GROUP)
     (nets,) = model._blend.members
-    expected = nets.own_outputs(model._x)
+    expected = nets.own_outputs(model._rows.x)
     known_y = nets.known_y
     known_y[GROUP == 3] += 5
-    moved = (nets.own_outputs(model._x) != expected).any(axis=1)
+    moved = (nets.own_outputs(model._rows.x) != expected).any(axis=1)
     assert not moved[GROUP == 3].any()
     assert moved[GROUP != 3].all()
 

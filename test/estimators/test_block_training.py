@@ -524,17 +524,12 @@ def test_validation_looks_at_a_random_sample(monkeypatch):
     ],
 )
 def test_sizes_by_the_number_of_rows(num_rows, expected):
-    class Estimator:
-        params = dict.fromkeys(('hidden_channels', 'dropout', 'block_size'), 'auto')
-
-        def get_params(self, deep):
-            return self.params
-
     names = ('hidden_channels', 'dropout', 'num_blocks', 'block_size', 'step_blocks')
-    options = _fitting.options_of(Estimator(), num_rows)
+    params = dict.fromkeys(('hidden_channels', 'dropout', 'block_size'), 'auto')
+    options = _fitting.with_sizes(SimpleNamespace(**params), num_rows)
     assert tuple(getattr(options, name) for name in names) == expected
-    Estimator.params = {'hidden_channels': 5, 'dropout': 0.0, 'block_size': 9}
-    options = _fitting.options_of(Estimator(), num_rows)
+    params = {'hidden_channels': 5, 'dropout': 0.0, 'block_size': 9}
+    options = _fitting.with_sizes(SimpleNamespace(**params), num_rows)
     assert (options.hidden_channels, options.dropout, options.block_size) == (5, 0.0, 9)
 
 

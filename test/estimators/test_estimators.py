@@ -19,11 +19,11 @@ from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.sklearn import (
     GSLClassifier,
     GSLRegressor,
-    _fitting,
     make_table_transformer,
 )
 from torch_geometric_gsl.sklearn._column_warnings import find_far
 from torch_geometric_gsl.sklearn._scaling import Scaling
+from torch_geometric_gsl.sklearn._training import Training
 
 #: Fits end before they have converged.
 pytestmark = [
@@ -264,7 +264,7 @@ def test_convergence(few, places):
 def test_which_rows_serve_for_what(monkeypatch, wine, few):
     seen, sizes = [], []
 
-    class NotingRows(_fitting.Training):
+    class NotingRows(Training):
         def __init__(self, model, table, rows, *args):
             seen.append(rows)
             super().__init__(model, table, rows, *args)
@@ -274,7 +274,7 @@ def test_which_rows_serve_for_what(monkeypatch, wine, few):
             sizes.append(len(x))
             return super().index(x, y)
 
-    monkeypatch.setattr(_fitting, 'Training', NotingRows)
+    monkeypatch.setattr(GSLClassifier, '_training_class', NotingRows)
     monkeypatch.setattr(GSLClassifier, '_network_class', Noting)
     x, y = wine
     mask, some = np.arange(len(y)) % 4 == 0, np.where(np.arange(len(y)) % 3, y, -1)

@@ -81,10 +81,12 @@ def test_rows_of_training_are_answered_among_each_other(wine, graph, few):
     known_y = nets.known_y
     for row in (0, 3):
         known_y[row] = (known_y[row] + 1) % 3
-        moved = nets.own_outputs(model._x)
+        moved = nets.own_outputs(model._rows.x)
         known_y[row] = int(some[row])
-        assert np.array_equal(moved[row], nets.own_outputs(model._x)[row])
-        assert np.array_equal(moved, nets.own_outputs(model._x)) == (graph == 'none')
+        assert np.array_equal(moved[row], nets.own_outputs(model._rows.x)[row])
+        assert np.array_equal(moved, nets.own_outputs(model._rows.x)) == (
+            graph == 'none'
+        )
     if graph == 'none':
         assert np.array_equal(model.predict(x), transduction)
 

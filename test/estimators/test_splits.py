@@ -4,7 +4,7 @@ import numpy as np
 import pandas
 import pytest
 
-from torch_geometric_gsl.sklearn import GSLClassifier, GSLRegressor, _fitting
+from torch_geometric_gsl.sklearn import GSLClassifier, GSLRegressor
 from torch_geometric_gsl.sklearn._splits import (
     codes_of,
     group_splits,
@@ -12,6 +12,7 @@ from torch_geometric_gsl.sklearn._splits import (
     masked_split,
     random_splits,
 )
+from torch_geometric_gsl.sklearn._training import Training
 
 pytestmark = [
     pytest.mark.filterwarnings('ignore::sklearn.exceptions.ConvergenceWarning'),
@@ -230,12 +231,12 @@ def test_all_labels_in_one_group_or_at_one_time(few):
 def test_what_an_estimator_holds_back(options, expected, few, monkeypatch):
     seen = []
 
-    class Noting(_fitting.Training):
+    class Noting(Training):
         def __init__(self, model, table, split, *args):
             seen.append(split)
             super().__init__(model, table, split, *args)
 
-    monkeypatch.setattr(_fitting, 'Training', Noting)
+    monkeypatch.setattr(GSLRegressor, '_training_class', Noting)
     GSLRegressor('none', **few | {'max_iter': 1}).fit(X, Y, **options)
     value = options.get('groups', options.get('order'))
     value = np.unique(value, return_inverse=True)[1]

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.base import is_classifier
-from sklearn.utils import check_random_state, check_X_y
-from sklearn.utils.validation import _check_sample_weight
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from torch import Tensor
 
 from torch_geometric_gsl._checks import (
@@ -18,45 +19,60 @@ from torch_geometric_gsl._checks import (
     check_positive,
     check_probability,
 )
-from torch_geometric_gsl._labels import check_same_kind
+from torch_geometric_gsl._files import SaveMixin
 from torch_geometric_gsl._warnings import warn_caller
+from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.nn.similarity.resolver import NAMED
 from torch_geometric_gsl.sklearn._blend import fit_blend
 from torch_geometric_gsl.sklearn._column_warnings import warn_of_groups
-from torch_geometric_gsl.sklearn._columns import (
-    check_unmasked,
-    columns_of,
-    is_frame,
-    is_missing,
-    row_labels,
-    to_native,
+from torch_geometric_gsl.sklearn._columns import check_unmasked, row_labels
+from torch_geometric_gsl.sklearn._fitting import (
+    AUTO,
+    GRAPHS,
+    FittedMembers,
+    fit_members,
+    index_rows,
+    network_options,
+    training_table,
 )
-from torch_geometric_gsl.sklearn._fitting import GRAPHS, BlendMixin
-from torch_geometric_gsl.sklearn._runtime import atomic
-from torch_geometric_gsl.sklearn._saving import SavedEstimator
+from torch_geometric_gsl.sklearn._predictions import Predictions
+from torch_geometric_gsl.sklearn._rows import (
+    TrainingRows,
+    check_table,
+    name_of,
+    stored_columns,
+)
+from torch_geometric_gsl.sklearn._runtime import atomic, default_modes
+from torch_geometric_gsl.sklearn._saving import (
+    packed_params,
+    packed_state,
+    restore_state,
+)
 from torch_geometric_gsl.sklearn._scaling import SCALINGS
 from torch_geometric_gsl.sklearn._splits import (
     RowSplit,
     Table,
+    choose_splits,
     codes_of,
-    group_splits,
-    latest_split,
-    masked_split,
-    random_splits,
 )
-from torch_geometric_gsl.sklearn.table_transformer import check_rows
-
-AUTO = 'auto'
-# Below this number of training rows there are several splits.
-_FEW_ROWS = 1000
-_NUM_SPLITS = 4
+from torch_geometric_gsl.sklearn._training import Training
 
 
-class GSLEstimator(BlendMixin, SavedEstimator):
+class GSLEstimator(Predictions, SaveMixin):
     """Base class of estimators on a table and a graph of its rows.
 
-    Its parameters are those of :class:`GSLClassifier`.
+    Its parameters are those of :class:`GSLClassifier`. Subclasses find the labelled
+    rows by :meth:`_find_labelled`, and encode targets by :meth:`_encode`.
     """
+
+    #: The fitted arrays by which a subclass decodes.
+    _TARGETS: tuple[str, ...] = ()
+    # Variants in studies have others.
+    _network_class: Any = TableNet
+    _training_class: Any = Training
+
+    # What `fit` and `load` set, beside what predictions need: the device of networks.
+    _device: torch.device
 
     def __init__(
         self,
@@ -136,8 +152,9 @@ class GSLEstimator(BlendMixin, SavedEstimator):
             'order': order,
         }.items():
             check_unmasked(values, name)
-        x, y = self._checked(X, y)
-        weight = self._find_labelled(y) * _check_sample_weight(
+        target_name = name_of(y)
+        encoder, x, targets = check_table(self, X, y)
+        weight = self._find_labelled(targets) * _check_sample_weight(
             sample_weight, x, dtype=np.float64, ensure_non_negative=True
         )
         # Only their ratios matter: normalised, they fit single precision in any unit.
@@ -145,69 +162,55 @@ class GSLEstimator(BlendMixin, SavedEstimator):
         is_known = weight > 0
         if not is_known.any():
             raise ValueError("'sample_weight' must be positive for a row with a label")
-        self._targets = y
-        target = self._encode(y, is_known)
-        # A row without weight sends no label either, and its loss is finite.
-        target[torch.from_numpy(~is_known)] = 0
-        self._known_y = target.clone()
-        no_label = torch.nan if target.is_floating_point() else -1
-        self._known_y[torch.from_numpy(~is_known)] = no_label
+        known_y = self._encode(targets, is_known)
+        # A row without weight sends no label either.
+        no_label = torch.nan if known_y.is_floating_point() else -1
+        known_y[torch.from_numpy(~is_known)] = no_label
         random = check_random_state(self.random_state)
-        # Options of the networks, which later changes of parameters do not affect;
-        # `options_of` selects those of training.
-        names = ('similarity', 'draws', 'eval_k')
-        self._net_options = {name: getattr(self, name) for name in names}
+        # Later changes of parameters do not affect these.
+        self._net_options = network_options(self)
         self._device = check_device(self.device)
-        self._dtype = x.dtype
-        self._x = x
-        self._seen = [
-            None if v is None else torch.from_numpy(codes_of(v, name, len(target)))
+        group, order = (
+            None if v is None else torch.from_numpy(codes_of(v, name, len(known_y)))
             for name, v in {'groups': groups, 'order': order}.items()
-        ]
-        splits = self._splits(target.numpy(), is_known, validation_mask, random)
-        if self._num_classes:
-            self._warn_of_lost(target[np.concatenate([s.train for s in splits])])
-        tensors = target, self._known_y, torch.from_numpy(weight), *self._seen
-        table = Table(None, *self._on_device(*tensors))
-        members, val_outputs = self._fit_members(table, splits, random)
+        )
+        self._rows = rows = TrainingRows(
+            x=x,
+            columns=stored_columns(X, x),
+            labels=row_labels(X, len(known_y)),
+            encoder=encoder,
+            targets=targets,
+            target_name=target_name,
+            known_y=known_y,
+            num_classes=len(self.classes_) if is_classifier(self) else 0,
+            group=group,
+            order=order,
+        )
+        splits = choose_splits(rows, is_known, validation_mask, self, random)
+        if rows.num_classes:
+            self._warn_of_lost(known_y[np.concatenate([s.train for s in splits])])
+        table = training_table(rows, weight, self._device)
+        members, val_outputs, losses = self._fit_members(table, splits, random)
+        self.loss_curve_ = losses[0]
+        self.n_iter_ = max(map(len, losses))
         self._blend = fit_blend(members, np.stack(val_outputs), x, table, splits)
-        self._prepare()
-        if validation_mask is None and self._seen == [None, None]:
+        index_rows(self._blend, rows, self._device)
+        if validation_mask is None and not rows.is_hidden:
             labelled = np.flatnonzero(is_known)
-            warn_of_groups(self._blend, self._rows, x, target.numpy(), labelled)
+            y = table.y.cpu().numpy()
+            warn_of_groups(self._blend, rows.columns, x, y, labelled)
         return self
 
-    def _splits(self, y: Any, is_known: Any, mask: Any, random: Any) -> list[RowSplit]:
-        """Choose the rows to hold back."""
-        group, order = self._seen
-        choices = {'groups': group, 'order': order, 'validation_mask': mask}
-        names = [name for name, value in choices.items() if value is not None]
-        if len(names) > 1:
-            raise ValueError(
-                f'{names[0]!r} is not supported with {names[1]!r}: each of them '
-                'chooses the rows to hold back (got both)'
-            )
-        fraction = self.validation_fraction
-        is_few = (1 - fraction) * is_known.sum() < _FEW_ROWS
-        num_splits = _NUM_SPLITS if is_few else 1
-        if self.n_members != AUTO:
-            num_splits = int(self.n_members)
-        if mask is not None:
-            return [masked_split(mask, is_known)] * num_splits
-        if fraction > 0 and names == ['order']:
-            return [latest_split(order.numpy(), is_known, fraction)] * num_splits
-        if fraction > 0 and names == ['groups']:
-            splits = group_splits(group.numpy(), is_known, num_splits, fraction, random)
-            if any(len(group[split.candidates].unique()) == 1 for split in splits):
-                warn_caller(
-                    "of two 'groups' one is held back, and rows of the other one have "
-                    "no neighbours in training: pass more groups, or graph='none'",
-                    UserWarning,
-                )
-            return splits
-        return random_splits(
-            y, is_known, num_splits, fraction, random, self._num_classes
+    def _fit_members(
+        self, table: Table, splits: list[RowSplit], random: Any
+    ) -> FittedMembers:
+        """Fit the members of the blend, which variants in studies change."""
+        options = SimpleNamespace(
+            **self.get_params(deep=False),
+            network_class=self._network_class,
+            training_class=self._training_class,
         )
+        return fit_members(self._rows, table, splits, options, random)
 
     def _check_parameters(self) -> None:
         """Raise unless the parameters have valid types and ranges."""
@@ -231,53 +234,6 @@ class GSLEstimator(BlendMixin, SavedEstimator):
         at_least(0, self.weight_decay, 'weight_decay')
         check_flag(self.verbose, 'verbose')
 
-    def _checked(self, X: Any, y: Any) -> tuple[Any, Any]:
-        """Return copies of the rows as numbers, and of the targets as an array."""
-        if isinstance(y, str):
-            raise TypeError(
-                f"'y' must hold a value per row (got {y!r}): pass the column, X[{y!r}]"
-            )
-        name = None if is_frame(y) else getattr(y, 'name', None)
-        self._target_name = ('' if name is None else str(name)) or 'target'
-        if hasattr(y, 'dtype') and np.dtype(np.longdouble) == y.dtype:
-            with np.errstate(over='ignore'):  # Infinite if out of range.
-                y = np.asarray(y, dtype=np.float64)
-        is_number = not is_classifier(self)
-        infinities = (np.inf, -np.inf) if is_number else ()
-        gaps = np.vectorize(
-            lambda value: is_missing(value) or value in infinities, [bool]
-        )(np.array(y, dtype=object))
-        if gaps.size > 1 and (has_gap := gaps.reshape(len(gaps), -1).any(axis=1)).any():
-            count = f'in {has_gap.sum()} of {len(has_gap)} rows'
-            raise ValueError(
-                f"'y' must hold finite numbers (got NaN or inf {count}, first in row "
-                f'{has_gap.argmax()}): drop these rows'
-                if is_number
-                else f"'y' has no class, such as NaN, {count}: drop them, or encode "
-                'the classes as integers with -1 for these'
-            )
-        if not is_number:
-            check_same_kind(y)
-        x = check_rows(self, X, reset=True, accept_sparse='csr')
-        options = {'accept_sparse': 'csr', 'dtype': [x.dtype], 'estimator': self}
-        try:
-            x, y = check_X_y(
-                x, y, **options, multi_output=is_number, y_numeric=is_number
-            )
-            if is_number and y.dtype.kind in 'mM':
-                raise ValueError(f"'y' must hold numbers (got {y.dtype})")
-            y = y.astype(np.float64) if is_number and y.dtype.kind not in 'biuf' else y
-        except (TypeError, ValueError) as error:
-            if 'could not convert' not in str(error) and 'NA is' not in str(error):
-                raise
-            raise ValueError(f"'y' must hold numbers ({error})") from error
-        # Copies: later changes of the caller's table have no effect.
-        self._rows = x = x.copy()
-        self._labels = row_labels(X, x.shape[0])
-        if is_frame(X):
-            self._rows = {k: np.array(column) for k, column in columns_of(X).items()}
-        return x, to_native(y).copy()
-
     def _warn_of_lost(self, labels: Tensor) -> None:
         """Warn about classes without a row to train on."""
         if classes := np.delete(self.classes_, np.unique(labels)).tolist():
@@ -286,3 +242,18 @@ class GSLEstimator(BlendMixin, SavedEstimator):
                 'are held back for validation or have weight 0',
                 UserWarning,
             )
+
+    @default_modes()
+    def _save_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        check_is_fitted(self)
+        return packed_params(self.get_params()), packed_state(self)
+
+    @classmethod
+    @default_modes()
+    def _from_state(cls, options: Any, state: Any, device: torch.device | None) -> Any:
+        if device is not None:
+            options['device'] = state['device'] = str(device)
+        # Parameters that were set after `fit` are checked by the next one.
+        model: Any = cls(**options)
+        restore_state(model, state)
+        return model

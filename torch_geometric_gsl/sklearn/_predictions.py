@@ -1,21 +1,30 @@
-"""Predict with the blend of a fitted estimator, and retrieve neighbours."""
+"""Predict with a fitted estimator, and show the rows that predictions lean on."""
 
 from __future__ import annotations
 
-from itertools import pairwise
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from torch_geometric_gsl._checks import check_count
+from torch_geometric_gsl._checks import check_count, check_type
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.sklearn._blend import Blend
 from torch_geometric_gsl.sklearn._columns import is_frame
-from torch_geometric_gsl.sklearn._runtime import threads_for
-from torch_geometric_gsl.sklearn.table_transformer import check_rows
+from torch_geometric_gsl.sklearn._explain import (
+    as_rows,
+    explanation,
+    heaviest,
+    page_rows,
+    page_targets,
+)
+from torch_geometric_gsl.sklearn._rows import TrainingRows, check_rows
+from torch_geometric_gsl.sklearn._runtime import default_modes, threads_for
+from torch_geometric_gsl.visualization.explore import explore
 
 # Warn of more far rows than this number and this share.
 _MAX_FAR_ROWS = 1
@@ -23,7 +32,16 @@ _MAX_FAR_SHARE = 0.1
 
 
 class Predictions(BaseEstimator):  # type: ignore[misc]
-    """Predict new rows, and training rows from each other."""
+    """Base class of estimators that predict by a blend, and show its neighbours.
+
+    Subclasses decode outputs of the blend by :meth:`_decode` and
+    :meth:`_named_components`.
+    """
+
+    # What `fit` and `load` set.
+    _rows: TrainingRows
+    _blend: Blend
+    _net_options: dict[str, Any]
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, '_blend')
@@ -41,25 +59,15 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
                 lines.append(f'{name:{width}}  {loss:<9} {weight}'.rstrip())
         return '\n'.join(lines)
 
-    # What `fit` sets: the blend, the training rows as numbers, their groups and order,
-    _blend: Blend
-    _x: Any
-    _seen: list[Any]
-    # and the same rows as passed to it: columns, targets and names.
-    _rows: Any
-    _targets: Any
-    _labels: Any
-    _target_name: str
-
     def _new_rows(self, X: Any) -> Any:
         """Return checked rows as numbers."""
         check_is_fitted(self)
-        return check_rows(self, X, reset=False, accept_sparse='csr')
+        return check_rows(self, X, self._rows.encoder)
 
     def _outputs(self, X: Any) -> Any:
         """Compute probabilities, or scaled targets, of new rows."""
         x = self._new_rows(X)
-        with threads_for(max(x.shape[0], self._x.shape[0])):
+        with threads_for(max(x.shape[0], self._rows.num_rows)):
             nearness, outputs = self._blend.outputs(x)
         num_far = int((nearness < 1).sum())
         if num_far > _MAX_FAR_ROWS + _MAX_FAR_SHARE * len(nearness):
@@ -108,8 +116,8 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         blend = self._blend
-        outputs = [member.own_outputs(self._x) for member in blend.members]
-        return self._decode(blend.mean(np.ones(len(self._targets)), outputs))
+        outputs = [member.own_outputs(self._rows.x) for member in blend.members]
+        return self._decode(blend.mean(np.ones(self._rows.num_rows), outputs))
 
     @property
     def graph_(self) -> Any:
@@ -120,7 +128,7 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         if not self._blend.learned:
-            return scipy.sparse.csr_matrix((self._x.shape[0],) * 2)
+            return scipy.sparse.csr_matrix((self._rows.num_rows,) * 2)
         return self._blend.graph()
 
     @property
@@ -181,7 +189,6 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
             check_count(n_neighbors, 'n_neighbors')
         x = self._new_rows(X)
         self._check_graph('kneighbors')
-        num_rows = self._x.shape[0]
         eval_k = self._net_options['eval_k']
         n_neighbors = min(5, eval_k) if n_neighbors is None else n_neighbors
         if n_neighbors > eval_k:
@@ -189,21 +196,7 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
                 f"'n_neighbors' must be at most {eval_k}, the neighbours of a "
                 f'prediction (got {n_neighbors})'
             )
-        k = min(n_neighbors, num_rows)
-        graph = self._blend.graph(x)
-        weights = np.zeros((x.shape[0], k))
-        rows = np.zeros((x.shape[0], k), int)
-        for i, (start, stop) in enumerate(pairwise(graph.indptr)):
-            weight = graph.data[start:stop]
-            sources = graph.indices[start:stop]
-            order = np.argsort(-weight, kind='stable')[:k]
-            weights[i, : len(order)] = weight[order]
-            sources = sources[order]
-            if len(order) < k:
-                padding = np.setdiff1d(np.arange(num_rows), sources)
-                sources = np.concatenate([sources, padding[: k - len(order)]])
-            rows[i] = sources
-        return weights, rows
+        return heaviest(self._blend.graph(x), min(n_neighbors, self._rows.num_rows))
 
     def contributions(self, X: Any) -> Any:
         r"""Divide predictions into what they come from.
@@ -233,3 +226,92 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         index = getattr(X, 'index', None) if is_frame(X) else None
         components = self._blend.contributions(self._new_rows(X))
         return pandas.DataFrame(self._named_components(components), index=index)
+
+    def explain(self, row: Any, n_neighbors: int | None = None) -> Any:
+        r"""Show the training rows that a prediction leans on, as a table.
+
+        How much of the prediction comes from them tells :meth:`contributions`.
+
+        Args:
+            row (array-like or DataFrame): One row, or several.
+            n_neighbors (int, optional): As in :meth:`kneighbors`.
+                (default: :obj:`None`)
+
+        Returns:
+            pandas.DataFrame: First the row with its prediction, then its neighbours of
+            non-zero weight, by weight, with target and columns. *Spread* is the
+            standard deviation of a weight between networks, if there are several. The
+            index has the labels of the rows of a pandas DataFrame, else positions.
+            Tables of several rows stand below each other, and the first column,
+            *explained*, has the label of each. Columns with a name that is already used
+            get a trailing underscore. A training row is its own neighbour, since
+            predictions treat all rows as new: a warning names equal training rows.
+
+        Raises:
+            ImportError: If pandas is missing.
+            ValueError: As in :meth:`kneighbors`.
+        """
+        self._check_graph('explain')
+        row = as_rows(row)
+        neighbours = self.kneighbors(row, n_neighbors)
+        x = self._new_rows(row)
+        prediction = self.predict(row)
+        return explanation(self._rows, self._blend, row, x, neighbours, prediction)
+
+    @default_modes()
+    def explore(
+        self,
+        path: str | os.PathLike[str] = 'graph.html',
+        X_new: Any = None,
+        **kwargs: Any,
+    ) -> Path:
+        r"""Write a page to explore the graph of the training rows.
+
+        It shows the target of each row by its name, its prediction from the other rows,
+        and its columns. Rows are named as by :meth:`explain`. New rows come last, with
+        a ring, their prediction and the part of it that neighbours change, as in
+        :meth:`contributions`. Edges lead to them from the training rows that the
+        prediction leans on, but from them to no row.
+
+        Args:
+            path (str or PathLike, optional): The file. (default: :obj:`"graph.html"`)
+            X_new (array-like or DataFrame, optional): New rows, shown beside those of
+                training. (default: :obj:`None`)
+            **kwargs (optional): Arguments of
+                :func:`~torch_geometric_gsl.visualization.explore`.
+
+        Returns:
+            pathlib.Path: The file.
+
+        Raises:
+            ValueError: If the estimator has no graph, or :obj:`X_new` has no rows, or
+                lacks columns of training.
+        """
+        self._check_graph('explore')
+        expected = "a file: pass rows as 'X_new'"
+        check_type(path, str | os.PathLike, 'path', expected)
+        x_new = None if X_new is None else self._check_new(X_new)
+        graph, options = page_rows(self._rows, self._blend, self.graph_, X_new, x_new)
+        if self._rows.targets.ndim == 1:
+            prediction = self.transduction_
+            change = None
+            if X_new is not None:
+                prediction = np.concatenate([prediction, self.predict(X_new)])
+                components = self._blend.contributions(self._new_rows(X_new))
+                change = self._named_components(components)['neighbours']
+            classes = self.classes_ if is_classifier(self) else None
+            targets = page_targets(self._rows, prediction, change, classes)
+            options['data'].y = targets.pop('y')
+            options |= targets
+        return explore(graph, **options | {'path': path} | kwargs)
+
+    def _check_new(self, X_new: Any) -> Any:
+        """Return new rows as numbers; name their argument in errors."""
+        try:
+            return self._new_rows(X_new)
+        except (TypeError, ValueError) as error:
+            error_class = TypeError if isinstance(error, TypeError) else ValueError
+            reason = str(error).partition('\n')[0]
+            raise error_class(
+                f"'X_new' must hold rows as those of training: {reason}"
+            ) from error

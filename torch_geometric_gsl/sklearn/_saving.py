@@ -1,4 +1,10 @@
-"""Save a fitted estimator to a file of plain values and tensors, and restore it."""
+"""Save a fitted estimator to a file of plain values and tensors, and restore it.
+
+A file holds the table of training and the parameters of the networks. Names of columns,
+labels of rows and values keep their types: strings, numbers, dates, durations, tuples
+of them, and those of pandas. Other labels become strings, other values numbers or
+strings.
+"""
 
 from __future__ import annotations
 
@@ -15,24 +21,18 @@ import numpy as np
 import scipy.sparse
 import skops.io
 import torch
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from torch_geometric_gsl._checks import check_device
-from torch_geometric_gsl._files import SaveMixin, plain_value
+from torch_geometric_gsl._files import plain_value
 from torch_geometric_gsl.ops.generators import GeneratorMode
 from torch_geometric_gsl.sklearn._blend import Blend
+from torch_geometric_gsl.sklearn._fitting import index_rows, make_network
 from torch_geometric_gsl.sklearn._members import Nets, SklearnModels
-from torch_geometric_gsl.sklearn._runtime import default_modes
+from torch_geometric_gsl.sklearn._rows import TrainingRows
 from torch_geometric_gsl.sklearn._scaling import Scaling
 from torch_geometric_gsl.sklearn.table_transformer import TableTransformer
 
-# Fitted attributes with plain values.
-_PLAIN = (
-    *('n_iter_', 'loss_curve_', '_target_name'),
-    *('_num_outputs', '_num_classes', '_net_options'),
-)
 # The only type of a fitted scikit-learn model that skops does not know.
 _TRUSTED = ['sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor']
 _PANDAS = ('Interval', 'NAType', 'NaTType', 'Period', 'Timedelta', 'Timestamp')
@@ -45,127 +45,140 @@ _TYPES: dict[str, Any] = {
 }
 
 
-class SavedEstimator(SaveMixin, BaseEstimator):  # type: ignore[misc]
-    """Save an estimator to a file, and load it again.
+def packed_params(params: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of an estimator as plain values."""
+    params = plain_value(params)  # Grid searches set NumPy values.
+    if isinstance(params['device'], torch.device):
+        params['device'] = str(params['device'])
+    for name, value in params.items():
+        if not isinstance(value, str | int | float | bool | None):
+            raise TypeError(
+                f"'{name}' must be a plain value to be saved "
+                f'(got {type(value).__name__})'
+            )
+    return params
 
-    A file holds the table of training and the parameters of the networks. Names of
-    columns, labels of rows and values keep their types: strings, numbers, dates,
-    durations, tuples of them, and those of pandas. Other labels become strings, other
-    values numbers or strings.
-    """
 
-    #: Fitted attributes with arrays.
-    _TARGETS: tuple[str, ...] = ()
+def packed_state(model: Any) -> dict[str, Any]:
+    """Return what a file holds of a fitted estimator, beside its parameters."""
+    rows = model._rows
+    blend = model._blend
+    columns = rows.columns
+    table = None
+    if rows.encoder is not None:
+        table = [[encode(column.name), column.type] for column in rows.encoder.columns_]
+        columns = [*columns.values()]
+    targets = {name: getattr(model, name) for name in model._TARGETS}
+    return {
+        'fit': {
+            '_losses': blend.losses,
+            '_weights': blend.weights,
+            '_far_weights': blend.far_weights,
+            '_is_constant': blend.is_constant,
+            'n_iter_': model.n_iter_,
+            'loss_curve_': model.loss_curve_,
+            '_target_name': rows.target_name,
+            '_num_outputs': rows.num_outputs,
+            '_num_classes': rows.num_classes,
+            '_net_options': model._net_options,
+        },
+        'device': str(model._device),
+        'table': table,
+        'rows': _packed(columns, as_text=True),
+        'labels': _packed(rows.labels, as_text=True),
+        'known_y': rows.known_y,
+        'seen': [rows.group, rows.order],
+        'constant': torch.from_numpy(blend.constant),
+        'members': [_packed_member(member) for member in blend.members],
+        'dtype': str(rows.x.dtype),
+        'targets': {
+            name: _packed(array)
+            for name, array in (targets | {'_targets': rows.targets}).items()
+        },
+    }
 
-    @default_modes()
-    def _save_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        check_is_fitted(self)
-        params = plain_value(self.get_params())  # Grid searches set NumPy values.
-        if isinstance(params['device'], torch.device):
-            params['device'] = str(params['device'])
-        for name, value in params.items():
-            if not isinstance(value, str | int | float | bool | None):
-                raise TypeError(
-                    f"'{name}' must be a plain value to be saved "
-                    f'(got {type(value).__name__})'
-                )
-        rows = self._rows
-        table = None
-        if self._table is not None:
-            columns = self._table.columns_
-            table = [[encode(column.name), column.type] for column in columns]
-            rows = [*rows.values()]
-        blend = self._blend
-        return params, {
-            'fit': {
-                '_losses': blend.losses,
-                '_weights': blend.weights,
-                '_far_weights': blend.far_weights,
-                '_is_constant': blend.is_constant,
-                **{name: getattr(self, name) for name in _PLAIN},
-            },
-            'device': str(self._device),
-            'table': table,
-            'rows': _packed(rows, as_text=True),
-            'labels': _packed(self._labels, as_text=True),
-            'known_y': self._known_y,
-            'seen': self._seen,
-            'constant': torch.from_numpy(blend.constant),
-            'members': [_packed_member(member) for member in blend.members],
-            'dtype': str(self._dtype),
-            'targets': {name: _packed(getattr(self, name)) for name in self._TARGETS},
-        }
 
-    @classmethod
-    @default_modes()
-    def _from_state(cls, options: Any, state: Any, device: torch.device | None) -> Any:
-        if device is not None:
-            options['device'] = state['device'] = str(device)
-        # Parameters that were set after `fit` are checked by the next one.
-        self: Any = cls(**options)
-        for name in _PLAIN:
-            setattr(self, name, state['fit'][name])
-        for name in self._TARGETS:
-            setattr(self, name, _unpacked(state['targets'][name]))
-        self._device = check_device(state['device'])
-        self._rows = _unpacked(state['rows'])
-        self._labels = _unpacked(state['labels'])
-        self._known_y = state['known_y']
-        self._dtype = np.dtype(state['dtype'])
-        # Columns are encoded and scaled again.
-        x = self._rows
-        self._table = None
-        if state['table'] is not None:
-            columns = [
-                (decode(name), values, column_type)
-                for (name, column_type), values in zip(state['table'], x, strict=True)
-            ]
-            names = [name for name, *_ in columns]
-            self._rows = dict(zip(names, x, strict=True))
-            self._table = TableTransformer().restore(columns)
-            x = self._table.encode(columns).astype(self._dtype)
-            if all(isinstance(name, str) for name in names):
-                self.feature_names_in_ = np.array(names, dtype=object)
-            self.n_features_in_ = len(names)
-        else:
-            self.n_features_in_ = x.shape[1]
-        self._x = x
-        self._seen = state['seen']
-        fitted = state['fit']
-        self._blend = Blend(
-            [self._unpacked_member(member) for member in state['members']],
-            fitted['_weights'],
-            fitted['_far_weights'],
-            fitted['_losses'],
-            state['constant'].numpy(),
-            fitted['_is_constant'],
-        )
-        if not self._blend.members:
-            raise ValueError('it has no member')
-        self._prepare()
-        return self
+def restore_state(model: Any, state: dict[str, Any]) -> None:
+    """Set what a file holds on an estimator that was not fitted."""
+    fitted = state['fit']
+    for name in ('n_iter_', 'loss_curve_', '_net_options'):
+        setattr(model, name, fitted[name])
+    for name in model._TARGETS:
+        setattr(model, name, _unpacked(state['targets'][name]))
+    model._device = check_device(state['device'])
+    model._rows = rows = _restored_rows(model, state)
+    members = [_unpacked_member(member, rows, model) for member in state['members']]
+    if not members:
+        raise ValueError('it has no member')
+    model._blend = Blend(
+        members,
+        fitted['_weights'],
+        fitted['_far_weights'],
+        fitted['_losses'],
+        state['constant'].numpy(),
+        fitted['_is_constant'],
+    )
+    index_rows(model._blend, rows, model._device)
 
-    def _unpacked_member(self: Any, member: dict[str, Any]) -> Any:
-        scaling = Scaling(member['scaling']).fit(self._x)
-        if 'models' in member:
-            content = member['models'].numpy().tobytes()
-            try:
-                models = skops.io.loads(content, _TRUSTED)
-            except BadZipFile as error:
-                raise ValueError(f'a member has no models ({error})') from error
-            return SklearnModels(member['name'], scaling, self._num_classes, models)
-        args = member['name'], member['kind'], scaling, self._num_classes
-        nets = Nets(*args, scaling.apply(self._x))
-        nets.far = member['far']
-        for sizes, weights in member['networks']:
-            # Initial parameters come from a separate generator, and are replaced.
-            with GeneratorMode(torch.Generator()):
-                model = self._network(nets, SimpleNamespace(**sizes))
-            model.load_state_dict(weights)
-            nets.models.append(model.to(self._device))
-        if not nets.models:
-            raise ValueError('a member has no network')
-        return nets
+
+def _restored_rows(model: Any, state: dict[str, Any]) -> TrainingRows:
+    """Encode the rows of training again, and store the names of their columns."""
+    x = columns = _unpacked(state['rows'])
+    dtype = np.dtype(state['dtype'])
+    encoder = None
+    if state['table'] is None:
+        model.n_features_in_ = x.shape[1]
+    else:
+        named = [
+            (decode(name), values, column_type)
+            for (name, column_type), values in zip(state['table'], x, strict=True)
+        ]
+        names = [name for name, *_ in named]
+        columns = dict(zip(names, x, strict=True))
+        encoder = TableTransformer().restore(named)
+        x = encoder.encode(named).astype(dtype)
+        if all(isinstance(name, str) for name in names):
+            model.feature_names_in_ = np.array(names, dtype=object)
+        model.n_features_in_ = len(names)
+    group, order = state['seen']
+    return TrainingRows(
+        x=x,
+        columns=columns,
+        labels=_unpacked(state['labels']),
+        encoder=encoder,
+        targets=_unpacked(state['targets']['_targets']),
+        target_name=state['fit']['_target_name'],
+        known_y=state['known_y'],
+        num_classes=state['fit']['_num_classes'],
+        group=group,
+        order=order,
+    )
+
+
+def _unpacked_member(packed: dict[str, Any], rows: TrainingRows, model: Any) -> Any:
+    scaling = Scaling(packed['scaling']).fit(rows.x)
+    if 'models' in packed:
+        content = packed['models'].numpy().tobytes()
+        try:
+            models = skops.io.loads(content, _TRUSTED)
+        except BadZipFile as error:
+            raise ValueError(f'a member has no models ({error})') from error
+        return SklearnModels(packed['name'], scaling, rows.num_classes, models)
+    args = packed['name'], packed['kind'], scaling, rows.num_classes
+    nets = Nets(*args, scaling.apply(rows.x))
+    nets.far = packed['far']
+    for sizes, weights in packed['networks']:
+        # Initial parameters come from a separate generator, and are replaced.
+        with GeneratorMode(torch.Generator()):
+            net = make_network(
+                *(model._network_class, rows, nets),
+                *(SimpleNamespace(**sizes), model._net_options),
+            )
+        net.load_state_dict(weights)
+        nets.models.append(net.to(model._device))
+    if not nets.models:
+        raise ValueError('a member has no network')
+    return nets
 
 
 def _packed_member(member: Any) -> dict[str, Any]:

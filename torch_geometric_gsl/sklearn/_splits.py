@@ -9,13 +9,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.sklearn._columns import is_missing
+from torch_geometric_gsl.sklearn._rows import TrainingRows
 from torch_geometric_gsl.sklearn._scaling import to_tensor
 
 # The number of held-back rows for a useful validation.
 MIN_VALIDATION = 12
 # With fewer groups, each is held back once.
 _FEW_GROUPS = 10
+# Below this number of training rows there are several splits.
+_FEW_ROWS = 1000
+_NUM_SPLITS = 4
 # The largest numbers of held-back rows and of candidates in validation.
 _MAX_VAL_ROWS = 5_000
 _MAX_CANDIDATES = 50_000
@@ -50,6 +55,47 @@ class RowSplit(NamedTuple):
     train: Any
     candidates: Any
     val: Any
+
+
+def choose_splits(
+    rows: TrainingRows,
+    is_known: NDArray[np.bool_],
+    mask: Any,
+    options: Any,
+    random: np.random.RandomState,
+) -> list[RowSplit]:
+    """Choose the rows to hold back, by a mask, groups or an order, else at random.
+
+    The options are the parameters of the estimator.
+    """
+    choices = {'groups': rows.group, 'order': rows.order, 'validation_mask': mask}
+    names = [name for name, value in choices.items() if value is not None]
+    if len(names) > 1:
+        raise ValueError(
+            f'{names[0]!r} is not supported with {names[1]!r}: each of them '
+            'chooses the rows to hold back (got both)'
+        )
+    fraction = options.validation_fraction
+    is_few = (1 - fraction) * is_known.sum() < _FEW_ROWS
+    num_splits = _NUM_SPLITS if is_few else 1
+    if options.n_members != 'auto':
+        num_splits = int(options.n_members)
+    if mask is not None:
+        return [masked_split(mask, is_known)] * num_splits
+    if fraction > 0 and rows.order is not None:
+        return [latest_split(rows.order.numpy(), is_known, fraction)] * num_splits
+    if fraction > 0 and rows.group is not None:
+        group = rows.group.numpy()
+        splits = group_splits(group, is_known, num_splits, fraction, random)
+        if any(len(np.unique(group[split.candidates])) == 1 for split in splits):
+            warn_caller(
+                "of two 'groups' one is held back, and rows of the other one have "
+                "no neighbours in training: pass more groups, or graph='none'",
+                UserWarning,
+            )
+        return splits
+    y = rows.known_y.numpy()
+    return random_splits(y, is_known, num_splits, fraction, random, rows.num_classes)
 
 
 def random_splits(

@@ -130,7 +130,7 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         True
     """
 
-    _TARGETS = ('classes_', '_targets')
+    _TARGETS = ('classes_',)
 
     def predict_proba(self, X: Any) -> Any:
         r"""Predict the probability of each class for each row.
@@ -138,7 +138,7 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         Args:
             X (array-like or DataFrame): The rows.
         """
-        return self._outputs(X).astype(self._dtype)
+        return self._outputs(X).astype(self._rows.x.dtype)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         r"""Return the accuracy on labelled rows.
@@ -162,8 +162,7 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         check_classification_targets(y)
         is_known = find_labelled(y)
         self.classes_ = np.unique(y[is_known])
-        self._num_outputs = self._num_classes = len(self.classes_)
-        if self._num_outputs < 2:
+        if len(self.classes_) < 2:
             raise ValueError(
                 f'{type(self).__name__} needs two classes; the data has one class '
                 f'({self.classes_.tolist()})'
@@ -203,7 +202,7 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
         True
     """
 
-    _TARGETS = ('_center', '_width', '_targets')
+    _TARGETS = ('_center', '_width')
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -217,8 +216,6 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
     def _encode(self, y: Any, is_known: Any) -> Tensor:
         """Scale targets, so that any range fits single precision."""
         target = y.reshape(len(y), -1)
-        self._num_outputs = target.shape[1]
-        self._num_classes = 0
         self._center, self._width = measure_columns(target[is_known])
         scaled = scale_columns(target, self._center, self._width)
         return torch.from_numpy(scaled.astype(np.float32))
@@ -226,7 +223,7 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
     def _decode(self, out: Any) -> Any:
         """Return outputs in the units of the target."""
         target = out * self._width + self._center
-        return target[:, 0] if self._targets.ndim == 1 else target
+        return target[:, 0] if self._rows.targets.ndim == 1 else target
 
     def _named_components(self, components: dict[str, Any]) -> dict[str, Any]:
         """Return the parts in the units of the target."""
@@ -235,5 +232,7 @@ class GSLRegressor(RegressorMixin, GSLEstimator):  # type: ignore[misc]
             is_total = name in ('constant', 'prediction')
             value = component * self._width + is_total * self._center
             for i, column in enumerate(value.T):
-                columns[name if self._targets.ndim == 1 else f'{name} {i}'] = column
+                columns[name if self._rows.targets.ndim == 1 else f'{name} {i}'] = (
+                    column
+                )
         return columns

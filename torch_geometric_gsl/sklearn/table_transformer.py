@@ -2,42 +2,30 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
-from os import PathLike
 from textwrap import shorten
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
-from sklearn.utils.validation import (
-    _check_feature_names_in,
-    check_array,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.sklearn._columns import (
     NUMBERS,
     ParsedColumn,
-    check_unmasked,
     distinct,
     is_frame,
     parse_column,
     read_columns,
     select_columns,
     store_names,
-    to_native,
 )
 from torch_geometric_gsl.sklearn._runtime import atomic
 
 # A column with more distinct strings may identify rows.
 _MAX_VALUES = 100
-# Single precision, of pandas and polars, and in another byte order.
-_SINGLE = {'float32', '>f4', '<f4'}
 # Strings of dates, such as 2021-04, 2021-04-26 09:30 or 26.4.2021, and of numbers.
 _MONTH = '(0?[1-9]|1[0-2])'
 _DAY = '(0?[1-9]|[12][0-9]|3[01])'
@@ -266,59 +254,3 @@ def make_table_transformer() -> TableTransformer:
         >>> model = make_pipeline(make_table_transformer(), GSLClassifier())
     """
     return TableTransformer()
-
-
-def check_rows(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
-    """Convert the rows of an estimator to numbers; encode a DataFrame.
-
-    Options are those of :func:`sklearn.utils.check_array`; :obj:`reset` fits.
-    """
-    options['dtype'] = (np.float64, np.float32)
-    if len(shape := tuple(getattr(X, 'shape', ()))) == 1:
-        reshaped = 'X.to_frame().T' if hasattr(X, 'iloc') else 'X.reshape(1, -1)'
-        raise ValueError(
-            f"'X' must be a table (got a {type(X).__name__} of {shape[0]} values). "
-            f"Reshape your data: '{reshaped}' is one row"
-        )
-    sample = X[0] if isinstance(X, list) and X else X
-    if isinstance(sample, Mapping) and not hasattr(X, 'shape'):  # As sparse ones have.
-        is_row = X is sample and all(np.ndim(value) == 0 for value in X.values())
-        hint = 'pandas.DataFrame([X])' if is_row else 'pandas.DataFrame(X)'
-        raise TypeError(f"'X' must be a table (got a {type(X).__name__}): use '{hint}'")
-    if isinstance(X, str | PathLike):
-        raise TypeError(f"'X' must be a table (got {X!r}): use 'pandas.read_csv'")
-    if reset:
-        estimator._table = TableTransformer().fit(X) if is_frame(X) else None
-    if estimator._table is None:
-        check_unmasked(X, 'X')
-        X = to_native(X) if isinstance(X, np.ndarray) else X
-        try:
-            return validate_data(estimator, X, reset=reset, **options)
-        except (TypeError, ValueError) as error:
-            if not (column := _first_non_numeric(X)):
-                raise
-            error_class = TypeError if isinstance(error, TypeError) else ValueError
-            reason = str(error).partition('\n')[0]
-            raise error_class(
-                f"'X' must hold numbers if 'fit' had no DataFrame ({column}: "
-                f'{reason}): make_table_transformer() encodes strings and gaps'
-            ) from error
-    if reset or not is_frame(X):
-        store_names(estimator, X, reset=reset)
-    X = X.toarray() if scipy.sparse.issparse(X) else X
-    table = estimator._table
-    rows = check_array(table.encode(table.read(X)), **options)
-    is_single = reset and {str(dtype).lower() for dtype in X.dtypes} <= _SINGLE
-    return rows.astype(np.float32) if is_single else rows
-
-
-def _first_non_numeric(X: Any) -> str:
-    """Find the first column that is not numeric, if any."""
-    try:
-        for name, values, declared in read_columns(X):
-            read = parse_column(values, f'column {name!r}', declared)
-            if read.type != 'numbers' or np.isnan(read.values).any():
-                return f'column {name!r}'
-    except (TypeError, ValueError) as error:  # Perhaps without columns.
-        return str(error) if str(error).startswith('column') else ''
-    return ''
