@@ -157,7 +157,14 @@ def test_a_program_sums_over_the_nearest(options):
 
 @pytest.mark.parametrize(
     'options',
-    [{}, {'eval_k': 5}, {'eval_k': 5, 'similarity': 'linear'}, {'graph': 'none'}],
+    [
+        {},
+        {'eval_k': 5},
+        {'eval_k': 5, 'similarity': 'linear'},
+        {'eval_k': 5, 'null_score': 1.0},
+        {'null_score': 1.0},
+        {'graph': 'none'},
+    ],
     ids=str,
 )
 def test_a_network_of_a_table_and_its_index(options):
@@ -176,6 +183,8 @@ def test_a_table_in_training_or_with_its_graph_cannot_be_exported():
         export(net, (features(),))
     with pytest.raises(ValueError, match="'return_graph' is not supported by 'torch"):
         export(net.eval(), (features(),), {'return_graph': True})
+    with pytest.raises(ValueError, match="'batch, group or order' is not supported by"):
+        export(net, (features(),), {'group': torch.arange(N)})
 
 
 def test_a_model_is_loaded_after_an_export(tmp_path):

@@ -10,7 +10,12 @@ import torch
 from torch import Tensor
 from torch_geometric.nn.resolver import activation_resolver
 
-from torch_geometric_gsl._checks import Ends, check_count, check_probability
+from torch_geometric_gsl._checks import (
+    Ends,
+    check_absent,
+    check_count,
+    check_probability,
+)
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
@@ -155,7 +160,14 @@ class TableNeighbours(torch.nn.Module):
         num_sources, num_targets = (x.size(0) for x in Ends.of(z)[:2])
         available = num_sources - int(isinstance(z, Tensor))
         is_drawn = self.training and self.draws is not None and row_mask is None
-        if is_exporting() or (is_drawn and available > 0):
+        has_null = self.sampler.null_score is not None
+        is_exported = is_exporting()
+        if is_exported:
+            check_absent(row_mask, 'batch, group or order', "by 'torch.export'")
+        if is_exported and has_null and not self.training and not return_graph:
+            score = self._pairs(z).rows()
+            return self._weights(score, None).to(message.dtype) @ message, None
+        if is_exported or (is_drawn and available > 0):
             out: Any = self.sampler.propagate(
                 z, message, generator=generator, return_graph=return_graph
             )
@@ -164,7 +176,6 @@ class TableNeighbours(torch.nn.Module):
             total = message.new_zeros(num_targets, message.size(1))
             return total, empty_graph(total) if return_graph else None
         k = available if self.training else self.sampler.num_nearest or available
-        has_null = self.sampler.null_score is not None
         if isinstance(z, Tensor) and (row_mask is not None or has_null):
             row_mask = row_mask or RowMask()
             return self._sum_blocks(z, message, row_mask, generator, return_graph)
