@@ -447,3 +447,33 @@ def test_few_targets_do_not_pay_for_clusters(monkeypatch):
     x = torch.randn(400, 3, generator=seeded())
     for num_targets, pays in ((100, False), (300, True)):
         assert clusters_pay(make(x[:num_targets], x, 'negative')) is pays
+
+
+@pytest.mark.parametrize('repeats', [3, 20])
+@pytest.mark.parametrize('formula', ['negative', 'identity', 'gaussian'])
+@pytest.mark.parametrize('path', ['few', 'single', 'bounds'])
+def test_of_equally_good_sources_the_first_are_returned(
+    path, formula, repeats, monkeypatch
+):
+    for searched, name, value in (
+        (module, '_FEW', 2**18 if path == 'few' else 0),
+        (module, '_BOUNDED', 0 if path == 'bounds' else 2**27),
+        (module, '_MAX_SHARE', 1.0),  # Bounds are not given up.
+    ):
+        monkeypatch.setattr(searched, name, value)
+    base = unit_rows(torch.randn(20, 6, generator=seeded(), **DOUBLE))
+    x = base.repeat(repeats, 1)
+    num_rows = x.size(0)
+    pairs = make(x, x, formula, excluded=torch.arange(num_rows))
+    pairs = pairs._replace(
+        dst=x, src=x, response=pairs.response.map(lambda p: p.new_full(p.shape, 0.2))
+    )
+    # Equal rows have equal ranks, unlike those of products of matrices.
+    rank = pairs.ranking.take(torch.arange(20))._replace(src=base, excluded=None).rows()
+    rank = rank.repeat(repeats, repeats).fill_diagonal_(-torch.inf)
+    expected = rank.sort(dim=1, descending=True, stable=True).indices
+    for k in (4, 25):
+        source = best_sources(pairs, k)
+        assert torch.equal(source.sort().values, expected[:, :k].sort().values)
+        some = pairs.take(slice(7, 12))
+        assert torch.equal(best_sources(some, k), source[7:12])

@@ -18,6 +18,7 @@ from torch_geometric_gsl.ops.pair_scores import (
     Sources,
     centre_of,
     distances_as_dots,
+    exclude,
     is_distance,
 )
 from torch_geometric_gsl.ops.runtime import row_blocks
@@ -45,6 +46,7 @@ _MAX_SHARE = 0.3
 def best_sources(pairs: PairScores, k: int, sources: Sources | None = None) -> Tensor:
     r"""Return the :obj:`k` best sources of each target :math:`[n, k]`, best first.
 
+    Of equally good sources the first ones are returned, whatever the other targets are.
     Monotonic responses and bells are ranked by inner products or distances, which do
     not saturate, in double precision if the embeddings have it.
 
@@ -74,7 +76,8 @@ def best_sources(pairs: PairScores, k: int, sources: Sources | None = None) -> T
     if is_bounded:
         single = in_single_precision(ranks).src if is_double else ranks.src
         clusters = k_means(single, num_clusters(ranks.src.size(0)))
-        source = nearest_by_bounds(ranks, k, clusters)
+        source = nearest_by_bounds(ranks, min(k + _SPARE, ranks.available), clusters)
+        source = _first_of_ties(ranks, source, k)
     else:
         source = _without_bounds(ranks, k)
     if not is_distance(exact) or not (is_double or is_bounded):
@@ -101,7 +104,7 @@ def _without_bounds(
     is_double = ranks.dst.dtype == torch.float64 and ranks.response.is_lipschitz
     is_small = num_targets * num_sources <= _FEW or k + _SPARE > ranks.available
     if is_small or not (is_double or is_distance(ranks)):
-        return ranks.best(k)[1]
+        return _rank_all(ranks, k)
     if is_distance(ranks):
         # Differences are several times slower than products.
         sources = Sources.of(ranks.src).single() if sources is None else sources
@@ -255,14 +258,59 @@ def _best_above(ranks: PairScores, rank: Tensor, k: int, floor: Tensor) -> Tenso
         listed = rank.topk(max(k, int(count[few].amax())), dim=1).indices
         source[few] = ranked(ranks.take(few), listed)[0][:, :k]
     if many.numel() > 0:
-        source[many] = ranks.take(many).best(k)[1]
+        source[many] = _rank_all(ranks.take(many), k)
     return source
+
+
+def _rank_all(ranks: PairScores, k: int) -> Tensor:
+    """Return the best sources of each target by the scores of all pairs."""
+    score, source = ranks.best(min(k + _SPARE, ranks.available))
+    if source.size(1) > k:
+        tied = _tied(ranks, score, k, k)
+        if tied.numel() > 0:
+            listed = source[tied]
+            source[tied, :k] = _first_of_ties(ranks.take(tied), listed, k)
+    return source[:, :k]
+
+
+def _first_of_ties(ranks: PairScores, source: Tensor, k: int) -> Tensor:
+    """Return the first :obj:`k` of the listed best sources, ties by index.
+
+    Where the last one may tie with the :obj:`k`-th, so may others: all are ranked.
+    """
+    source, score = ranked(ranks, source)
+    is_complete = source.size(1) == ranks.available
+    source = source[:, :k]
+    if is_complete:
+        return source
+    tied = _tied(ranks, score, k, -1)
+    every = torch.arange(ranks.src.size(0), device=source.device)
+    bytes_per_row = 4 * every.numel() * score.element_size()
+    for rows in row_blocks(tied.numel(), bytes_per_row, ranks.memory):
+        target = tied[rows]
+        listed = every.expand(target.numel(), -1)
+        source[target] = ranked(ranks.take(target), listed)[0][:, :k]
+    return source
+
+
+def _tied(ranks: PairScores, score: Tensor, k: int, column: int) -> Tensor:
+    """Return the targets whose score in a column equals the k-th, up to rounding."""
+    last_score = score[:, k - 1]
+    size = last_score.abs()
+    if ranks.comparison == 'dot':
+        size = size + row_norms(ranks.dst) * row_norms(ranks.src).amax()
+    # The scores of listed pairs and those of all round differently.
+    slack = 4 * (ranks.src.size(1) + 8) * torch.finfo(score.dtype).eps * size
+    return (~(score[:, column] < last_score - slack)).nonzero().squeeze(1)
 
 
 def ranked(pairs: PairScores, source: Tensor) -> tuple[Tensor, Tensor]:
     """Sort the listed sources of each target by their scores, ties by index."""
     source = source.sort(dim=1).values
-    score, order = pairs.listed(source).sort(dim=1, descending=True, stable=True)
+    score = pairs.listed(source)
+    if pairs.excluded is not None:
+        score = exclude(score, pairs.excluded, source)
+    score, order = score.sort(dim=1, descending=True, stable=True)
     return source.gather(1, order), score
 
 

@@ -10,6 +10,7 @@ from torch_geometric_gsl import (
     LinearSimilarity,
     NeuralGaussianSimilarity,
 )
+from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 
 N = 300
 OPTIONS = {
@@ -156,3 +157,12 @@ def test_a_function_that_gathers_needs_the_range_of_rows():
     x = torch.randn(N, 8)
     with pytest.raises(ValueError, match=r"'gather' needs 'rows' \(got None\)"):
         sampler.propagate(x, x, gather=lambda rows: rows)
+
+
+@pytest.mark.parametrize('similarity', ['distance', 'linear', 'mixture'])
+def test_equal_rows_have_the_neighbours_of_a_call_for_all(similarity):
+    x = torch.randn(350, 8, generator=torch.Generator().manual_seed(0)).repeat(2, 1)
+    sampler = GumbelKNNSampler(resolve_similarity(similarity, 8), eval_k=4).eval()
+    (source, target), _ = sampler(x)
+    edges, _ = sampler(x, rows=(0, 37))
+    assert torch.equal(edges[0], source[target < 37])
