@@ -23,7 +23,7 @@ MOST_CALLS = 142  # Of a prediction.
 MOST = {
     'public names': 30,
     'named tuples of the sampler': 4,
-    'refusals of combinations': 15,
+    'refusals of combinations': 16,
 }
 ADVICE = 'shorten something, or raise the limit and say why in the commit'
 
