@@ -49,7 +49,7 @@ def bounds(request, monkeypatch, _races):
         envelope = make_envelope(pairs, *bounds)
         return envelope, module.num_expected(sample, envelope)
 
-    monkeypatch.setattr(RowCache, 'best', torch.no_grad()(best))
+    monkeypatch.setattr(RowCache, 'find_bounds', torch.no_grad()(best))
     return request.param
 
 

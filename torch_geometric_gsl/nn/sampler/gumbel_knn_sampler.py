@@ -514,8 +514,8 @@ class GumbelKNNSampler(torch.nn.Module):
             features = x.features if isinstance(x, Ends) else x
             hook(self, features, *candidates[:3])
         # Rank the nearest in double precision.
-        is_exact = not self.training and self.num_nearest is not None
-        pairs = self._pair_scores(x, is_exact=is_exact)
+        in_double = not self.training and self.num_nearest is not None
+        pairs = self._pair_scores(x, in_double=in_double)
         settings = self._settings(pairs.scale, is_pair=Ends.of(x).is_pair)
         if generator is not None:
             check_generator(generator, pairs.src.device)
@@ -554,12 +554,14 @@ class GumbelKNNSampler(torch.nn.Module):
         spread = self.distribution(x, rows=(0, min(num_targets, _NUM_DESCRIBED)))
         warn_if_uniform({'a sampler in training': spread.share}, limit)
 
-    def _pair_scores(self, x: Features | Ends, *, is_exact: bool = False) -> PairScores:
+    def _pair_scores(
+        self, x: Features | Ends, *, in_double: bool = False
+    ) -> PairScores:
         """Check features; return the scores of all pairs, on demand."""
         if not isinstance(x, Ends):  # A layer has checked its own.
             check_not_batched(self, x, self.parameters())
         null, similarity = self.null_score, self.similarity
-        score = similarity.exact_scores if is_exact else similarity.pair_scores
+        score = similarity.exact_scores if in_double else similarity.pair_scores
         pairs = score(x, self.factor)
         for parameter in (self.log_scale, null):
             if parameter is not None and parameter.device != pairs.src.device:
@@ -639,7 +641,7 @@ def share_similarities(model: torch.nn.Module) -> None:
 
 def _check_budget_applies(budget: Budget, method: str, replace: bool) -> None:
     """Raise if draws that keep all candidates have limits of arrivals and tails."""
-    if not replace or (method in BY_NAME and BY_NAME[method].is_exact):
+    if not replace or (method in BY_NAME and not BY_NAME[method].is_truncated):
         why = f'with method={method!r}' if replace else 'with replace=False'
         check_absent(budget.arrivals, 'arrivals', why)
         check_absent(budget.tail, 'tail', why)

@@ -23,19 +23,18 @@ from torch_geometric_gsl.nn.sampler.plan import (
     TruncatedRaceWarning,
     rounded,
 )
-from torch_geometric_gsl.nn.sampler.targets import Targets
+from torch_geometric_gsl.nn.sampler.targets import DrawnTargets
 from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum
 from torch_geometric_gsl.ops.dense import (
     dense_graph,
     perturbed_arrivals,
     relaxed_weights,
 )
-from torch_geometric_gsl.ops.envelope import Envelope
 from torch_geometric_gsl.ops.noise import draw_seed, race_states, uniform
 from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.pool import pool_draws, pool_sum
 from torch_geometric_gsl.ops.race import FIRST_ROUND, race_arrivals
-from torch_geometric_gsl.ops.relax import Arrivals, DrawOptions
+from torch_geometric_gsl.ops.relax import Arrivals
 from torch_geometric_gsl.ops.scan import SCAN_FACTOR, stream_arrivals
 from torch_geometric_gsl.ops.tail import Tail, draw_tail
 from torch_geometric_gsl.typing import SampledGraph
@@ -55,30 +54,23 @@ _PAIR = 2.0  # One that is not negligible, with its gradient.
 _PAIR_DRAW = 0.8  # Its noise in a draw.
 
 
-class DrawnTargets(Targets):
-    """Targets that one method draws, and how."""
-
-    pairs: PairScores
-    options: DrawOptions
-    plan: SamplingPlan
-    envelope: Envelope | None = None  # Bounds of sharp scores.
-
-    @property
-    def num_candidates(self) -> int:
-        """Return the number of candidates of the target with the most."""
-        return self.pairs.num_candidates
-
-
 class Method(ABC):
-    """Base class of methods; those of `METHODS` sample the same distribution."""
+    """Base class of sampling methods.
+
+    :meth:`graph` and :meth:`sum` draw for targets with at least one candidate. They
+    respect the excluded source of each target, a null neighbour, and the index of the
+    first target, on which noise depends.
+    """
 
     name: ClassVar[str]
     fixed_cost: ClassVar[float]  # Fixed cost of a call, in proposals.
-    #: Whether no draw is truncated, so that arrivals and tails have no limits.
-    is_exact: ClassVar[bool] = False
+    #: Whether a draw keeps its first arrivals only, and a tail of the others.
+    is_truncated: ClassVar[bool] = True
 
     def obstacles(self, draw: Draw) -> list[str]:
         """Return the reasons why this method cannot serve a draw."""
+        if draw.listed_by in ('edge_index', 'edge_weight'):
+            return ["'edge_index' is given, whose candidates are listed or race"]
         return []
 
     def drawbacks(self, draw: Draw) -> list[str]:
@@ -109,14 +101,14 @@ class Method(ABC):
     def make_plan(self, draw: Draw, reason: str) -> SamplingPlan:
         """Return the plan of a draw by this method."""
         options = draw.options
-        is_all = draw.keeps_all or (self.is_exact and options.replace)
+        is_all = draw.keeps_all or (options.replace and not self.is_truncated)
         return SamplingPlan(
             self.name,
             reason,
             num_proposals=None,
             num_arrivals=None if is_all else options.num_arrivals,
             num_tail=0 if is_all else options.num_tail,
-            caveat=None if self.is_exact else draw.caveat,
+            caveat=draw.caveat if self.is_truncated else None,
             cost=self.total_cost(draw),
         )
 
@@ -238,7 +230,10 @@ class Dense(ArrivalMethod):
 
     name = 'dense'
     fixed_cost = 2e4
-    is_exact = True
+    is_truncated = False
+
+    def obstacles(self, draw: Draw) -> list[str]:
+        return []
 
     def drawbacks(self, draw: Draw) -> list[str]:
         if draw.fits_dense:
@@ -294,9 +289,6 @@ class Stream(ArrivalMethod):
     name = 'stream'
     fixed_cost = 4e4
 
-    def obstacles(self, draw: Draw) -> list[str]:
-        return _scan_obstacles(draw)
-
     def drawbacks(self, draw: Draw) -> list[str]:
         return _scan_drawbacks(draw, is_dense=draw.fits_dense)
 
@@ -322,12 +314,12 @@ class Pool(Method):
 
     name = 'pool'
     fixed_cost = 3e4
-    is_exact = True
+    is_truncated = False
 
     def obstacles(self, draw: Draw) -> list[str]:
         if not draw.settings.replace:
             return ["'replace' is False: draws of distinct neighbours"]
-        return _scan_obstacles(draw)
+        return super().obstacles(draw)
 
     def drawbacks(self, draw: Draw) -> list[str]:
         num_pairs = draw.num_targets * (draw.num_listed or 0)
@@ -358,10 +350,12 @@ DENSE = Dense()
 RACE = Race()
 STREAM = Stream()
 POOL = Pool()
-#: The methods of `'auto'`; the first of equal cost is chosen.
-METHODS: tuple[Method, ...] = (DENSE, RACE, STREAM, POOL)
+#: The methods of `'auto'`, of one distribution; the first of equal cost is chosen.
+AUTO_METHODS: tuple[Method, ...] = (DENSE, RACE, STREAM, POOL)
+#: Methods of other distributions, which are only used by name.
+NAMED_METHODS: tuple[Method, ...] = ()
 #: All methods: add one here that has another law, and is only used by name.
-BY_NAME = {method.name: method for method in METHODS}
+BY_NAME = {method.name: method for method in (*AUTO_METHODS, *NAMED_METHODS)}
 
 
 def _scan_cost(draw: Draw) -> float:
@@ -380,13 +374,6 @@ def _too_long(draw: Draw) -> str:
         f'it pays for more than {size} candidates (got {draw.num_sources}) '
         f'with {rounded(draw.num_proposals)} proposals per draw {where}'
     )
-
-
-def _scan_obstacles(draw: Draw) -> list[str]:
-    """Return the reasons why all sources cannot be scored."""
-    if draw.listed_by in ('edge_index', 'edge_weight'):
-        return ["'edge_index' is given, whose candidates are listed or race"]
-    return []
 
 
 def _scan_drawbacks(draw: Draw, *, is_dense: bool) -> list[str]:

@@ -53,10 +53,13 @@ class RowCache:
     @disable_compile  # The choice depends on values.
     @torch.no_grad()
     @outside_transforms
-    def best(self, pairs: PairScores, options: DrawOptions) -> tuple[Envelope, float]:
+    def find_bounds(
+        self, pairs: PairScores, options: DrawOptions
+    ) -> tuple[Envelope, float]:
         """Find the cheapest bounds, and the number of proposals of a race with them.
 
-        A head is that of a few targets, as all take long: :meth:`complete` finds it.
+        A head is that of a few targets, as all take long, which
+        :meth:`complete_bounds` finds.
 
         Args:
             pairs (PairScores): The scores of all pairs of a graph.
@@ -93,8 +96,8 @@ class RowCache:
     @disable_compile
     @torch.no_grad()
     @outside_transforms
-    def complete(self, pairs: PairScores, envelope: Envelope) -> Envelope:
-        """Return bounds of all targets, given those that :meth:`best` returns."""
+    def complete_bounds(self, pairs: PairScores, envelope: Envelope) -> Envelope:
+        """Return bounds of all targets, given those of :meth:`find_bounds`."""
         if envelope.head is None:
             return envelope
         key = 'head', pairs.comparison, pairs.response.head_sign

@@ -14,9 +14,12 @@ from torch import Tensor
 from torch_geometric.utils import sort_edge_index
 
 from torch_geometric_gsl._warnings import one_of_each
+from torch_geometric_gsl.nn.sampler.plan import SamplingPlan
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.ops.edges import empty_graph
+from torch_geometric_gsl.ops.envelope import Envelope
 from torch_geometric_gsl.ops.pair_scores import PairScores
+from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.typing import SampledGraph
 
 Generator = torch.Generator | None
@@ -36,6 +39,20 @@ class Targets(ABC):
     def split(self) -> Sequence[Targets]:
         """Return the groups that these targets consist of."""
         return [self]
+
+
+class DrawnTargets(Targets):
+    """Targets that one method draws, and how."""
+
+    pairs: PairScores
+    options: DrawOptions
+    plan: SamplingPlan
+    envelope: Envelope | None = None  # Bounds of sharp scores.
+
+    @property
+    def num_candidates(self) -> int:
+        """Return the number of candidates of the target with the most."""
+        return self.pairs.num_candidates
 
 
 @dataclass(eq=False)

@@ -20,13 +20,12 @@ from torch_geometric_gsl.nn.sampler.candidates import (
     max_pairs,
 )
 from torch_geometric_gsl.nn.sampler.methods import (
+    AUTO_METHODS,
     BY_NAME,
     DENSE,
-    METHODS,
     POOL,
     RACE,
     STREAM,
-    DrawnTargets,
     Method,
 )
 from torch_geometric_gsl.nn.sampler.plan import (
@@ -40,6 +39,7 @@ from torch_geometric_gsl.nn.sampler.plan import (
 )
 from torch_geometric_gsl.nn.sampler.row_cache import RowCache
 from torch_geometric_gsl.nn.sampler.targets import (
+    DrawnTargets,
     GraphTargets,
     ListedTargets,
     Targets,
@@ -275,7 +275,7 @@ def plan_draw(
     if not needs_bounds(draw):
         return choose(draw), None
     with torch.autocast(pairs.dst.device.type, enabled=False):
-        envelope, expected = cache.best(pairs, options)
+        envelope, expected = cache.find_bounds(pairs, options)
     draw = replace(
         draw,
         num_expected=expected,
@@ -293,7 +293,7 @@ def plan_draw(
         cost = STREAM.total_cost(draw)
         return plan._replace(num_proposals=SCAN_FIRST, cost=cost), None
     with torch.autocast(pairs.dst.device.type, enabled=False):
-        return plan, cache.complete(pairs, envelope)
+        return plan, cache.complete_bounds(pairs, envelope)
 
 
 @disable_compile
@@ -332,7 +332,7 @@ def choose(draw: Draw) -> SamplingPlan:
         return method.make_plan(draw, f'as requested{_measured(draw)}')
     best = _cheapest(draw)
     reasons = []
-    for method in METHODS:
+    for method in AUTO_METHODS:
         if method is not best:
             why = ', '.join(method.reasons_against(draw))
             reasons.append(f'not {method.name}: {why or _compare(method, best, draw)}')
@@ -341,7 +341,7 @@ def choose(draw: Draw) -> SamplingPlan:
 
 def _cheapest(draw: Draw) -> Method:
     """Return the method of least cost that nothing speaks against."""
-    applicable = [method for method in METHODS if not method.reasons_against(draw)]
+    applicable = (m for m in AUTO_METHODS if not m.reasons_against(draw))
     return min(applicable, key=lambda method: method.shared_cost(draw))
 
 
