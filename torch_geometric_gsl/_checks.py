@@ -258,18 +258,15 @@ def check_two(value: Any, name: str, expected: str) -> None:
 def check_ends(x: Features | Ends, width: int | None = None) -> Ends:
     """Check features of one set of nodes, or of sources and targets.
 
-    A layer has checked those that it passes on as :class:`Ends`, but for their width.
+    Those that a layer passes on as :class:`Ends` are known to be finite.
     """
-    if isinstance(x, Ends):
-        if width is not None and x.src.size(1) != width:
-            raise ValueError(f"'x' must have {width} channels (got {x.src.size(1)})")
-        return x
     ends = Ends.of(x)
     src, dst, is_pair = ends
-    check_features(src, 'x_src' if is_pair else 'x', width)
+    is_finite = not isinstance(x, Ends)
+    check_features(src, 'x_src' if is_pair else 'x', width, is_finite=is_finite)
     if not is_pair:
         return ends
-    check_features(dst, 'x_dst', width)
+    check_features(dst, 'x_dst', width, is_finite=is_finite)
     for attribute, of_src, of_dst in (
         ('dtype', src.dtype, dst.dtype),
         ('device', src.device, dst.device),

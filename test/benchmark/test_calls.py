@@ -9,17 +9,17 @@ MOST_FUNCTIONS = {
     'training': 99,
     'training, 3000 rows': 131,
     'evaluation': 45,
-    'prediction': 64,
+    'prediction': 67,
     'table': 47,
 }
 MOST_FILES = {
     'training': 21,
     'training, 3000 rows': 28,
     'evaluation': 14,
-    'prediction': 19,
+    'prediction': 18,
     'table': 13,
 }
-MOST_CALLS = 142  # Of a prediction.
+MOST_CALLS = 160  # Of a prediction.
 MOST = {
     'public names': 30,
     'named tuples of the sampler': 4,

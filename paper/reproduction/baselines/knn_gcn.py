@@ -22,8 +22,7 @@ from torch_geometric_gsl._checks import (
     check_weighted_edges,
 )
 from torch_geometric_gsl.nn.linear import apply_linear, check_input, plain_linear
-from torch_geometric_gsl.nn.models.activation import resolve_activation
-from torch_geometric_gsl.nn.models.base import NodeClassifier
+from torch_geometric_gsl.nn.models.base import NodeClassifier, resolve_activation
 from torch_geometric_gsl.nn.similarity.resolver import WEIGHTS
 from torch_geometric_gsl.ops.generators import dropout
 from torch_geometric_gsl.ops.runtime import is_exporting

@@ -9,8 +9,7 @@ from torch_geometric.nn.inits import reset
 
 from torch_geometric_gsl._checks import check_batch, check_generator, check_probability
 from torch_geometric_gsl.nn.linear import apply_linear, check_input
-from torch_geometric_gsl.nn.models.activation import resolve_activation
-from torch_geometric_gsl.nn.models.base import NodeClassifier
+from torch_geometric_gsl.nn.models.base import NodeClassifier, resolve_activation
 from torch_geometric_gsl.ops.generators import dropout
 
 

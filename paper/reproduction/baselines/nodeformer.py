@@ -22,8 +22,7 @@ from torch_geometric_gsl._checks import (
     check_probability,
 )
 from torch_geometric_gsl.nn.linear import apply_linear, check_input
-from torch_geometric_gsl.nn.models.activation import resolve_activation
-from torch_geometric_gsl.nn.models.base import NodeClassifier
+from torch_geometric_gsl.nn.models.base import NodeClassifier, resolve_activation
 from torch_geometric_gsl.nn.models.row_index import RowIndexMixin
 from torch_geometric_gsl.ops.generators import dropout
 from torch_geometric_gsl.ops.noise import log_arrival_times

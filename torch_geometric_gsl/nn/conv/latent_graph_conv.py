@@ -193,10 +193,9 @@ class LatentGraphConv(LearnedGraphConv):
         if z is None:
             check_serves_as_z(ends, self.z_channels)
             return ends
-        if isinstance(z, Ends):  # A network has checked its rows.
-            return z
         compared = ends.like(z, 'z')
-        for rows, nodes in zip(compared[:2], ends[:2], strict=True):
+        num_ends = 2 if ends.is_pair else 1
+        for rows, nodes in zip(compared[:num_ends], ends[:num_ends], strict=True):
             check_compared(rows, self.z_channels, nodes.size(0))
             check_parameter_match(rows, self.lin.weight, 'z')
         return compared

@@ -32,8 +32,11 @@ from torch_geometric_gsl.nn.conv.learned_graph_conv import (
     compared_width,
 )
 from torch_geometric_gsl.nn.conv.transition_graph_conv import TransitionGraphConv
-from torch_geometric_gsl.nn.models.activation import Dropout, resolve_activation
-from torch_geometric_gsl.nn.models.base import NodeClassifier
+from torch_geometric_gsl.nn.models.base import (
+    Dropout,
+    NodeClassifier,
+    resolve_activation,
+)
 from torch_geometric_gsl.nn.models.row_index import (
     RowIndexMixin,
     evaluation_at_full_precision,
@@ -247,10 +250,9 @@ class GSLNet(AnchorMixin, RowIndexMixin, NodeClassifier):
             check_type(shard, RowShard, 'shard', 'a RowShard')
             check_absent(self.readout, 'readout', "with 'shard'")
             shard = shard.memoized()  # All layers may compare the same rows.
-        inputs = self._inputs(x, edge_index, edge_weight, batch, z)
-        src, dst, src_args, args = inputs
+        src, dst, src_args, args = self._inputs(x, edge_index, edge_weight, batch, z)
         is_pair = isinstance(x, tuple | list)
-        # Anchors are sources as well.
+        # Anchors are sources without an index, too.
         is_indexed = src is not None and not is_pair and self.transition == 'projected'
         hidden = None
         # A part of the model may still be random.
@@ -410,7 +412,7 @@ class GSLNet(AnchorMixin, RowIndexMixin, NodeClassifier):
         features serve as compared rows.
         """
         if self.z_channels is not None and args['z'] is None:
-            args = args | {'z': Ends.of(x)}  # The first layer checks these rows.
+            args = args | {'z': x}
         return {name: value for name, value in args.items() if value is not None}
 
     def _hidden(
