@@ -44,7 +44,8 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
     _net_options: dict[str, Any]
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, '_blend')
+        # Pickles of earlier versions have rows without targets.
+        return isinstance(getattr(self, '_rows', None), TrainingRows)
 
     def __str__(self) -> str:
         """Return the parameters, and of a fitted estimator the members."""

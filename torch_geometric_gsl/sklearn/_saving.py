@@ -164,15 +164,23 @@ def _unpacked_member(packed: dict[str, Any], rows: TrainingRows, model: Any) -> 
         except BadZipFile as error:
             raise ValueError(f'a member has no models ({error})') from error
         return SklearnModels(packed['name'], scaling, rows.num_classes, models)
-    args = packed['name'], packed['kind'], scaling, rows.num_classes
-    nets = Nets(*args, scaling.apply(rows.x))
+    nets = Nets(
+        packed['name'],
+        packed['kind'],
+        scaling,
+        rows.num_classes,
+        scaling.apply(rows.x),
+    )
     nets.far = packed['far']
     for sizes, weights in packed['networks']:
         # Initial parameters come from a separate generator, and are replaced.
         with GeneratorMode(torch.Generator()):
             net = make_network(
-                *(model._network_class, rows, nets),
-                *(SimpleNamespace(**sizes), model._net_options),
+                model._network_class,
+                rows,
+                nets,
+                SimpleNamespace(**sizes),
+                model._net_options,
             )
         net.load_state_dict(weights)
         nets.models.append(net.to(model._device))
