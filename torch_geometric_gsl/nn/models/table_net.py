@@ -247,7 +247,7 @@ class TableNet(RowIndexMixin, SavedModel):
                 generator=generator,
                 return_graph=return_graph,
             )
-            if self.training:
+            if self.neighbours.sampler.training:
                 self.neighbours.sampler.await_gradient(total)
             if graph is not None and key is not dst_key:
                 graph = PairGraph(*graph)

@@ -172,7 +172,7 @@ class TableNeighbours(torch.nn.Module):
                 z, message, generator=generator, return_graph=return_graph
             )
             return out if return_graph else (out, None)
-        if available <= 0 or num_targets == 0:
+        if available <= 0:
             total = message.new_zeros(num_targets, message.size(1))
             return total, empty_graph(total) if return_graph else None
         k = available if self.training else self.sampler.num_nearest or available
@@ -214,7 +214,10 @@ class TableNeighbours(torch.nn.Module):
         graphs = []
         for block, block_pairs, src, h in zip(blocks, *splits, messages, strict=True):
             block_pairs = block_pairs._replace(src=src)
-            for rows in row_blocks(len(block), 16 * len(src), _RANKING_BUDGET):
+            rows_of_block = row_blocks(len(block), 16 * len(src), _RANKING_BUDGET)
+            if row_mask is None and not rows_of_block:
+                rows_of_block = [slice(0, 0)]  # Without targets, sums have a gradient.
+            for rows in rows_of_block:
                 with torch.autocast(h.device.type, enabled=False):
                     score = block_pairs.rows(rows)
                     if row_mask is not None:
