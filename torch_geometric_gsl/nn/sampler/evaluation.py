@@ -187,12 +187,9 @@ def _warn(message: str, *values: Tensor) -> None:
 def exported_sum(
     h: Tensor,
     pairs: PairScores,
-    unsupported: dict[str, Any],
-    *,
-    tau: float,
-    loop: bool,
-    num_nearest: int | None,
+    settings: Settings,
     is_training: bool,
+    unsupported: dict[str, Any],
 ) -> Tensor:
     r"""Sum messages as defined, for :func:`torch.export.export`.
 
@@ -211,15 +208,15 @@ def exported_sum(
                 f'would depend on values (got a {type(value).__name__})'
             )
     check_messages(h, pairs.src.size(0), pairs.src.device)
-    if not loop:
+    if not settings.loop:
         pairs = exclude_loops(pairs)
     with torch.autocast(h.device.type, enabled=False):
         score = pairs.rows()
-        weight = noise_free_weights(score, tau, pairs.null).to(h.dtype)
+        weight = noise_free_weights(score, settings.tau, pairs.null).to(h.dtype)
         # A target without candidates, such as a single node, receives no message.
         weight = weight.masked_fill((score == -math.inf).all(dim=1, keepdim=True), 0.0)
-        if num_nearest is not None:
-            weight = _nearest_weights(pairs, weight, num_nearest)
+        if settings.num_nearest is not None:
+            weight = _nearest_weights(pairs, weight, settings.num_nearest)
         return weight @ h
 
 

@@ -389,16 +389,8 @@ class GumbelKNNSampler(torch.nn.Module):
             unsupported: dict[str, Any] = {'edge_index': edge_index, 'batch': batch}
             unsupported |= {'edge_weight': edge_weight, 'rows': rows}
             unsupported |= {'return_graph': return_graph or None}
-            pairs = self._pair_scores(x)
-            return exported_sum(
-                h,
-                pairs,
-                unsupported,
-                tau=self.tau,
-                loop=self.loop or Ends.of(x).is_pair,
-                num_nearest=self.num_nearest,
-                is_training=self.training,
-            )
+            pairs, settings = self._begin(x)
+            return exported_sum(h, pairs, settings, self.training, unsupported)
         candidates = edge_index, edge_weight, batch, rows
         pairs, targets = self._assign(x, candidates, generator)
         check_messages(h, pairs.src.size(0), pairs.src.device)
@@ -437,8 +429,7 @@ class GumbelKNNSampler(torch.nn.Module):
             'dense'
         """
         with torch.no_grad():
-            pairs = self._pair_scores(x)
-            settings = self._settings(pairs.scale, is_pair=Ends.of(x).is_pair)
+            pairs, settings = self._begin(x)
             training = TrainingAssignment(pairs, settings, self._row_cache)
             targets = training.assign(edge_index, edge_weight, batch)
             return plan_of(targets, pairs, self.method)
@@ -462,8 +453,7 @@ class GumbelKNNSampler(torch.nn.Module):
             tensor([4, 4, 4, 4, 4])
         """
         with torch.no_grad():
-            pairs = self._pair_scores(x)
-            settings = self._settings(pairs.scale, is_pair=Ends.of(x).is_pair)
+            pairs, settings = self._begin(x)
             evaluation = EvaluationAssignment(pairs, settings, self._row_cache)
             targets = evaluation.assign(edge_index, edge_weight, batch, rows)
             selected = slice(*rows or (None,))
@@ -515,8 +505,7 @@ class GumbelKNNSampler(torch.nn.Module):
             hook(self, features, *candidates[:3])
         # Rank the nearest in double precision.
         in_double = not self.training and self.num_nearest is not None
-        pairs = self._pair_scores(x, in_double=in_double)
-        settings = self._settings(pairs.scale, is_pair=Ends.of(x).is_pair)
+        pairs, settings = self._begin(x, in_double=in_double)
         if generator is not None:
             check_generator(generator, pairs.src.device)
         if not self.training:
@@ -554,10 +543,12 @@ class GumbelKNNSampler(torch.nn.Module):
         spread = self.distribution(x, rows=(0, min(num_targets, _NUM_DESCRIBED)))
         warn_if_uniform({'a sampler in training': spread.share}, limit)
 
-    def _pair_scores(
+    def _begin(
         self, x: Features | Ends, *, in_double: bool = False
-    ) -> PairScores:
-        """Check features; return the scores of all pairs, on demand."""
+    ) -> tuple[PairScores, Settings]:
+        """Check features; return the scores of all pairs on demand, and the options of
+        a call.
+        """
         if not isinstance(x, Ends):  # A layer has checked its own.
             check_not_batched(self, x, self.parameters())
         null, similarity = self.null_score, self.similarity
@@ -572,12 +563,13 @@ class GumbelKNNSampler(torch.nn.Module):
         pairs = pairs._replace(memory=self.budget.memory)
         if null is not None:
             pairs = pairs._replace(null=null.to(pairs.src.dtype))
-        return pairs
+        return pairs, self._settings(pairs.scale, is_pair=Ends.of(x).is_pair)
 
     def _settings(self, scale: float | Tensor, *, is_pair: bool) -> Settings:
         """Return the options of a call."""
         if isinstance(scale, Tensor):
-            scale = float(scale.detach())
+            # An exported program is deterministic, and no number depends on values.
+            scale = self.scale if is_exporting() else float(scale.detach())
         return Settings(
             method=self.method,
             bounds=self.similarity.bounds,
