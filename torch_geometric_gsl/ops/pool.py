@@ -80,8 +80,8 @@ def list_pool(pairs: PairScores, tau: float = 1.0) -> Neighbours:
         sources.append(position.remainder_(num_sources))
         counts.append(torch.bincount(target, minlength=score.size(0)))
     offsets = cumsum(torch.cat(counts))
-    memory = {'memory': pairs.memory}
-    return Neighbours(torch.cat(sources), num_sources, offsets, **memory)
+    source = torch.cat(sources)
+    return Neighbours(source, num_sources, offsets, memory=pairs.memory)
 
 
 @disable_compile
