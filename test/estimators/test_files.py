@@ -457,3 +457,10 @@ def test_untrusted_models_are_refused(path, wine, few, few_trees):
         with pytest.raises(ValueError, match=text):
             GSLClassifier.load(path)
         assert not Untrusted.ran
+
+
+def test_a_pickle_of_an_earlier_version_is_not_fitted(classifier, wine):
+    model = pickle.loads(pickle.dumps(classifier('none')))
+    model._rows = wine[0]  # As estimators up to 0.3.0 have.
+    with pytest.raises(NotFittedError):
+        model.predict(wine[0])

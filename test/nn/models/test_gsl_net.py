@@ -231,3 +231,26 @@ def test_what_has_no_meaning():
     for call in (net, net.graphs, net.predict):
         with pytest.raises(ValueError, match="'anchors' must be chosen first"):
             call(x)
+
+
+class LinearOfCompared(torch.nn.Module):
+    """A layer of a user, which gets the rows that the others compare."""
+
+    def __init__(self):
+        super().__init__()
+        self.lin = torch.nn.Linear(IN, OUT)
+
+    def forward(self, x, *, z, **kwargs):
+        return self.lin(z[1] if isinstance(z, tuple) else z)
+
+
+@pytest.mark.parametrize('form', ['tensor', 'pair', 'index'])
+def test_a_layer_of_a_user_gets_plain_rows(form):
+    net, (x, _) = GSLNet(IN, HIDDEN, 2, OUT, z_channels=IN), problem()
+    net.convs[1] = LinearOfCompared()
+    net.eval()
+    if form == 'index':
+        net.index(x)
+    out = net((x, x[:3]) if form == 'pair' else x)
+    expected = net.convs[1].lin(x[:3] if form == 'pair' else x)
+    torch.testing.assert_close(out, expected)

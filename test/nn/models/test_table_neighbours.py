@@ -169,3 +169,16 @@ def test_only_uncertain_targets_are_compared_exactly(monkeypatch, spy):
     # Half of the sources are nearly as near.
     check_nearest(*draw_groups(1e-5, num_groups=2), 25)
     assert shapes == [(40, 25)]
+
+
+@pytest.mark.parametrize('eval_k', [5, 96])
+@pytest.mark.parametrize('null_score', [None, 1.0])
+@pytest.mark.parametrize('training', [True, False])
+def test_sums_over_no_targets_have_a_gradient(training, null_score, eval_k):
+    x = torch.randn(20, IN, generator=seeded())
+    options = {'num_frequencies': 0, 'null_score': null_score, 'eval_k': eval_k}
+    net = TableNet(IN, 8, 1, **options).train(training)
+    out = net((x, x[:0]), x[:, 0])
+    assert out.shape == (0, 1)
+    out.sum().backward()
+    assert all(parameter.grad is not None for parameter in net.parameters())
