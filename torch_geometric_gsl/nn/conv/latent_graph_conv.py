@@ -194,8 +194,10 @@ class LatentGraphConv(LearnedGraphConv):
             check_serves_as_z(ends, self.z_channels)
             return ends
         compared = ends.like(z, 'z')
-        num_ends = 2 if ends.is_pair else 1
-        for rows, nodes in zip(compared[:num_ends], ends[:num_ends], strict=True):
+        sets = [(compared.src, ends.src)]
+        if ends.is_pair:
+            sets.append((compared.dst, ends.dst))
+        for rows, nodes in sets:
             check_compared(rows, self.z_channels, nodes.size(0))
             check_parameter_match(rows, self.lin.weight, 'z')
         return compared
