@@ -141,3 +141,9 @@ def test_no_warning_of_a_control_that_draws_uniformly(monkeypatch):
     monkeypatch.setattr(homophily, 'label_homophily', lambda *_: (0.2, 0.25))
     assert losses(GSLNet(4, 8, 2, 4, 'uniform'), 60) == []
     assert len(losses(GSLNet(4, 8, 2, 4, 'linear'), 60)) == 1
+
+
+def test_labels_of_graphs_are_not_compared():
+    net = GSLNet(4, 8, 2, 4, apart(), readout='mean')
+    for _ in range(60):
+        net.loss(X, Y[:1]).backward()

@@ -1,4 +1,4 @@
-"""Base class of models that predict nodes, and what stands between their layers."""
+"""Base class of models that predict nodes, and the parts between their layers."""
 
 from __future__ import annotations
 
@@ -118,8 +118,9 @@ class NodeClassifier(SavedModel, ABC):
             out = self(x, **kwargs)
         loss = self._label_loss(out, y, mask)
         for sampler, rows, *candidates in draws[:1]:
-            # Skip draws with listed candidates, batches and pairs.
-            if isinstance(rows, Tensor) and candidates == [None, None, None]:
+            # Skip listed candidates, batches and pairs, and labels of graphs.
+            is_plain = isinstance(rows, Tensor) and candidates == [None, None, None]
+            if is_plain and len(rows) == len(out):
                 warn_if_at_chance(sampler, rows, y, node_mask(mask, out))
         return loss
 
