@@ -140,3 +140,16 @@ def test_options_of_samplers_that_were_set_later_are_kept(tmp_path):
     loaded = GSLNet.load(tmp_path / 'net.pt').convs[1].sampler
     assert (loaded.eval_k, loaded.tau) == (3, 0.2)
     assert loaded.budget == Budget(memory=2**20)
+
+
+def test_a_budget_that_does_not_suit_the_first_options(tmp_path):
+    model = make(budget=Budget(arrivals=8), eval_k=None)
+    for conv in model.convs:
+        conv.sampler.budget = Budget(memory=2**20)
+        conv.sampler.replace = False
+    model.save(tmp_path / 'model.pt')
+    loaded = GSLNet.load(tmp_path / 'model.pt')
+    assert torch.equal(loaded(features()), model(features()))
+    sampler = loaded.convs[0].sampler
+    assert sampler.budget == Budget(memory=2**20)
+    assert not sampler.replace

@@ -11,7 +11,7 @@ import torch
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
 from torch_geometric_gsl._files import SaveMixin, plain_value
-from torch_geometric_gsl.nn.sampler.options import PASSED_ON, PLAIN
+from torch_geometric_gsl.nn.sampler.options import PASSED_ON, PLAIN, Budget
 
 
 class SavedModel(SaveMixin, torch.nn.Module):
@@ -58,8 +58,12 @@ class SavedModel(SaveMixin, torch.nn.Module):
     def _from_state(cls, options: Any, state: Any, device: torch.device | None) -> Any:
         model = cls(**options)
         for path, values in state['samplers'].items():
-            for name, value in values.items():
-                setattr(model.get_submodule(path), name, value)
+            sampler: Any = model.get_submodule(path)
+            if 'budget' in values:
+                # The new model's may not suit the saved options, and is set last.
+                sampler.budget = Budget()
+            for name in sorted(values, key='budget'.__eq__):
+                setattr(sampler, name, values[name])
         # Assigned, to keep the dtypes of the saved weights.
         model.load_state_dict(state['parameters'], assign=True)
         return model.to(device or 'cpu').eval()
