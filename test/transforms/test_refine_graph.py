@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from oracles import seeded
 from torch_geometric.data import Data
 from torch_geometric.utils import to_dense_adj
 
@@ -167,3 +168,13 @@ def test_bad_data(change, kwargs, message):
 def test_bad_arguments(kwargs, error, message):
     with pytest.raises(error, match=message):
         RefineGraph(**kwargs)
+
+
+def test_sparse_points_with_a_least_similarity():
+    x = torch.rand(6, 2, generator=seeded())
+    edge_index = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]])
+    refine = RefineGraph(2, min_similarity=0.5)
+    expected = refine(Data(x=x, edge_index=edge_index))
+    data = refine(Data(x=x.to_sparse_csr(), edge_index=edge_index))
+    assert torch.equal(data.edge_index, expected.edge_index)
+    torch.testing.assert_close(data.edge_weight, expected.edge_weight)

@@ -110,7 +110,9 @@ class RefineGraph(BaseTransform):
         x = node_features(data, attr=self.attr)
         graph = _observed_graph(data, x)
         if self.min_similarity is not None:
-            score = nearness(x.size(1))(x, graph.edge_index)
+            similarity = nearness(x.size(1))
+            rows = x if similarity.comparison == 'dot' else x.to_dense()
+            score = similarity(rows, graph.edge_index)
             keep = score > self.min_similarity
             graph = SampledGraph(graph.edge_index[:, keep], graph.edge_weight[keep])
         prob = None if self.prob is None else _probabilities(data, self.prob, x)
