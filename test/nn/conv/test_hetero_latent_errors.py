@@ -14,6 +14,8 @@ from hetero import (
 )
 from sampling import normal
 
+from torch_geometric_gsl import HeteroLatentGraphConv
+
 X = rows()
 Z = {t: normal(size, 2, seed=len(t)) for t, size in SIZE.items()}
 NEW, NEW_IDS = ({t: d[t][:3] for t in ('doc', 'word')} for d in (X, BATCH))
@@ -107,3 +109,11 @@ def test_edges_that_cannot_act():
     conv(rows(author=0), {OF: EDGE[:, :0]})
     with pytest.raises(ValueError, match="'edge_index' must be empty where there are"):
         conv(rows(author=0), {OF: EDGE})
+
+
+@pytest.mark.parametrize('name', ['root_weight', 'out_channels', 'aggr'])
+def test_options_of_all_relations(name):
+    relations = {HAS: {name: 3}}
+    text = rf"'{name}' is an option of all relations \(got one of \('doc', 'has'"
+    with pytest.raises(TypeError, match=text):
+        HeteroLatentGraphConv(5, 8, relations)

@@ -160,6 +160,10 @@ class HeteroLatentGraphConv(HeteroConv):
         for relation, options in relations.items():
             check_type(options, dict, f'relations[{relation}]', 'a dict of options')
             check_options(type(self), {*kwargs, *options}, OPTIONS)
+            for name in options.keys() - OPTIONS - {'similarity'}:
+                raise TypeError(
+                    f"'{name}' is an option of all relations (got one of {relation})"
+                )
             source, _, target = relation
             width, target_width = in_channels[source], in_channels[target]
             self.convs[relation] = LatentGraphConv(
@@ -216,7 +220,7 @@ class HeteroLatentGraphConv(HeteroConv):
         z = _rows_by_relation(z_dict, 'z_dict', compared, types, is_pair)
         edges = _check_keys(edge_index_dict, relations, 'edge_index_dict')
         weights = _check_keys(edge_weight_dict, relations, 'edge_weight_dict')
-        for node_type, rows in [*x_src.items(), *x_dst.items()]:
+        for node_type, rows in [*x_src.items(), *(x_dst.items() if is_pair else ())]:
             check_features(rows, f'x_dict[{node_type!r}]', self.in_channels[node_type])
         sums: dict[NodeType, list[Tensor]] = {}
         graphs: dict[EdgeType, Any] = {}
