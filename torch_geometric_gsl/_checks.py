@@ -445,6 +445,17 @@ def check_batch(batch: Any, x: Tensor, name: str = 'batch') -> None:
     )
 
 
+def check_vector(values: Any, name: str, x: Tensor) -> None:
+    """Raise unless there is a vector of one number per node."""
+    check_type(values, Tensor, name, 'a torch.Tensor')
+    if values.dim() != 1:
+        raise ValueError(
+            f"'{name}' must have shape [num_nodes] (got {list(values.shape)})"
+        )
+    _check_size(values, x.size(0), name, 'entry')
+    _check_device(values, x.device, name)
+
+
 def check_one_graph(edge_index: Tensor, batch: Any) -> None:
     """Raise if an edge joins two graphs of a checked batch, of nodes or of a pair."""
     src_graph, dst_graph, _ = Ends.of(batch, 'batch')

@@ -10,7 +10,7 @@ MOST_FUNCTIONS = {
     'training, 3000 rows': 131,
     'evaluation': 45,
     'prediction': 67,
-    'table': 47,
+    'table': 54,
 }
 MOST_FILES = {
     'training': 21,
@@ -19,7 +19,7 @@ MOST_FILES = {
     'prediction': 18,
     'table': 13,
 }
-MOST_CALLS = 160  # Of a prediction.
+MOST_CALLS = 159  # Of a prediction.
 MOST = {
     'public names': 30,
     'named tuples of the sampler': 4,

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from oracles import seeded
 from torch.nn import functional as F
 
+from torch_geometric_gsl import DistanceSimilarity, LinearSimilarity
 from torch_geometric_gsl.nn.models.table_net import TableNet
 from torch_geometric_gsl.nn.models.table_parts import TableNeighbours
 from torch_geometric_gsl.ops import cells, search
@@ -30,7 +31,9 @@ def draw_groups(spread, size=60, num_groups=8, offset=0.0, dtype=torch.float64):
 def check_nearest(src, dst, k, is_own=False):
     """Compare the listed neighbours with those of all pairs in double precision."""
     # Of a small scale, so that no weight is zero.
-    neighbours = TableNeighbours(src.size(1), eval_k=k, initial_scale=1e-6)
+    neighbours = TableNeighbours(
+        DistanceSimilarity(src.size(1)), eval_k=k, initial_scale=1e-6
+    )
     neighbours = neighbours.to(src.dtype).eval()
     z = src if is_own else (src, dst)
     message = torch.eye(len(src), dtype=src.dtype)
@@ -125,7 +128,7 @@ def test_any_numbers_of_rows_and_neighbours(
 @pytest.mark.parametrize('dtype', ROUNDING)
 def test_near_duplicates_by_their_cosine(dtype):
     src, dst = draw_groups(1e-4, dtype=dtype)
-    neighbours = TableNeighbours(IN, 'linear', eval_k=25).to(dtype).eval()
+    neighbours = TableNeighbours(LinearSimilarity(IN), eval_k=25).to(dtype).eval()
     _, graph = neighbours((src, dst), torch.eye(480, dtype=dtype), return_graph=True)
     # Of unit rows, whose distances have the order of cosines.
     src, dst = (F.normalize(rows.double()) for rows in (src, dst))

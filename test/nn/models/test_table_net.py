@@ -119,7 +119,7 @@ class OfUser(DistanceSimilarity):
 def test_similarities_of_users(training, k, comparison):
     similarity, z = OfUser(3), torch.randn(20, 3, generator=seeded()).double()
     similarity.comparison = comparison
-    neighbours = TableNeighbours(3, similarity, dropout=0.0, eval_k=k).double()
+    neighbours = TableNeighbours(similarity, graph_dropout=0.0, eval_k=k).double()
     score = similarity(z).fill_diagonal_(-torch.inf)
     if not training and k < 20:
         least = score.topk(k, dim=1).values[:, -1:]
@@ -167,3 +167,57 @@ def test_sparse_rows_and_blocks_of_rows(monkeypatch):
 def test_no_new_rows():
     x, y, net = torch.randn(50, 4), torch.randn(50, 2), TableNet(4, 8, 2).eval()
     assert net((x, x[:0]), y).shape == (0, 2)
+
+
+BAD_VECTORS = [
+    ('batch', torch.arange(20) % 2, ValueError, "'batch' must be sorted"),
+    ('batch', torch.zeros(19).long(), ValueError, "'batch' must have one entry"),
+    ('group', torch.zeros(1).long(), ValueError, "'group' must have one entry"),
+    ('group', [0] * 20, TypeError, "'group' must be a torch.Tensor"),
+    ('order', torch.zeros(20, 1), ValueError, r"'order' must have shape \[num_nodes\]"),
+]
+
+
+@pytest.mark.parametrize(('name', 'value', 'error', 'text'), BAD_VECTORS)
+def test_bad_vectors(name, value, error, text):
+    net = TableNet(3, 8, 1, num_frequencies=0)
+    with pytest.raises(error, match=text):
+        net(torch.randn(20, 3), torch.randn(20), **{name: value})
+
+
+def test_bad_rows_and_options():
+    net, x = TableNet(3, 8, 1, num_frequencies=0), torch.randn(20, 3)
+    with pytest.raises(TypeError, match=r"'x' must be a torch.Tensor"):
+        net.index((x, x))
+    with pytest.raises(TypeError, match=r"'x' has torch\.float64 but the parameters"):
+        net.index(x.double())
+    net.index(x)
+    methods = net.keys, net.without_neighbours, net.distance_to_sources
+    for method in (*methods, net.with_distance):
+        with pytest.raises(ValueError, match="'x' must have 3 channels"):
+            method(x[:, :2])
+        with pytest.raises(TypeError, match=r"'x' has torch\.float64"):
+            method(x.double())
+    with pytest.raises(ValueError, match="'graph_dropout' must lie in"):
+        TableNet(3, 8, 1, graph_dropout=1.5)
+    with pytest.raises(ValueError, match="'num_blocks' must be at least 0"):
+        TableNet(3, 8, 1, num_blocks=-1)
+
+
+@pytest.mark.parametrize(
+    ('similarity', 'scale'),
+    [('distance', 1), (DistanceSimilarity(4), 1), ('cosine', 10)],
+)
+def test_first_scale(similarity, scale):
+    net = TableNet(3, 8, 1, num_frequencies=0, similarity=similarity)
+    assert net.neighbours.sampler.factor.item() == pytest.approx(scale)
+
+
+@pytest.mark.parametrize('similarity', ['distance', 'linear'])
+def test_distances_under_autocast(similarity):
+    net = TableNet(3, 8, 1, num_frequencies=0, similarity=similarity)
+    x = torch.randn(20, 3)
+    expected = net.eval().index(x).distance_to_sources(x)
+    with torch.autocast('cpu', torch.bfloat16):
+        distance = net.distance_to_sources(x)
+    torch.testing.assert_close(distance, expected, atol=0.2, rtol=0.01)

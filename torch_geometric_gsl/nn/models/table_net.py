@@ -12,6 +12,7 @@ from torch_geometric_gsl._checks import (
     check_absent,
     check_count,
     check_ends,
+    check_features,
     check_option,
     check_parameter_match,
     check_probability,
@@ -29,6 +30,8 @@ from torch_geometric_gsl.nn.models.table_parts import (
 )
 from torch_geometric_gsl.nn.shared_module import keep_state
 from torch_geometric_gsl.nn.similarity.base import Similarity
+from torch_geometric_gsl.nn.similarity.distance_similarity import DistanceSimilarity
+from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.edges import empty_graph
 from torch_geometric_gsl.ops.runtime import check_not_batched, row_blocks
 from torch_geometric_gsl.ops.sparse_rows import rows_between
@@ -139,6 +142,7 @@ class TableNet(RowIndexMixin, SavedModel):
         check_count(in_channels, 'in_channels')
         check_count(hidden_channels, 'hidden_channels')
         check_count(out_channels, 'out_channels')
+        check_count(num_blocks, 'num_blocks', minimum=0)
         check_option(graph, ('learned', 'none'), 'graph')
         check_probability(dropout, 'dropout')
         self.in_channels = in_channels
@@ -157,15 +161,16 @@ class TableNet(RowIndexMixin, SavedModel):
         if key_channels is None:
             key_channels = max(1, hidden_channels // 2)
         check_count(key_channels, 'key_channels')
+        compared = resolve_similarity(similarity, key_channels)
+        is_distance = isinstance(compared, DistanceSimilarity)
         neighbours = TableNeighbours(  # Checks its options for any graph.
-            key_channels,
-            similarity,
+            compared,
             draws=draws,
-            dropout=graph_dropout,
+            graph_dropout=graph_dropout,
             eval_k=eval_k,
             null_score=null_score,
             # Cosines lie in [-1, 1], and need a scale for a sharp graph.
-            initial_scale=1.0 if similarity == 'distance' else 10.0,
+            initial_scale=1.0 if is_distance else 10.0,
         )
         if graph == 'learned':
             self.lin_value = torch.nn.Linear(
@@ -237,7 +242,9 @@ class TableNet(RowIndexMixin, SavedModel):
                 message = self._message(h_src, y)
             elif key is not None:
                 dst_key = dst_key.to(key.dtype)  # Lower under autocast.
-            if key is not dst_key:
+            if key is dst_key:
+                row_mask.check(x_dst)
+            else:
                 for name, value in row_mask._asdict().items():
                     check_absent(value, name, 'unless all rows are one tensor')
             total, graph = self.neighbours(
@@ -273,7 +280,8 @@ class TableNet(RowIndexMixin, SavedModel):
         Returns:
             TableNet: The model itself.
         """
-        check_ends(x, self.in_channels)
+        check_features(x, width=self.in_channels)
+        check_parameter_match(x, self.head.weight)
         if self.graph == 'none':
             return self
         size = x.size(0)
@@ -303,6 +311,13 @@ class TableNet(RowIndexMixin, SavedModel):
         super()._apply(*args, **kwargs)  # type: ignore[no-untyped-call]
         self._prepare()  # The index may be on another device.
         return self
+
+    def _encode(self, x: Tensor) -> Tensor:
+        """Check rows, and compute their hidden units before the sum."""
+        check_features(x, width=self.in_channels)
+        check_parameter_match(x, self.head.weight)
+        h: Tensor = self.encoder(x)
+        return h
 
     def _key(self, h: Tensor) -> Tensor:
         """Return the compared keys of rows."""
@@ -334,7 +349,7 @@ class TableNet(RowIndexMixin, SavedModel):
         Args:
             x (torch.Tensor): The rows.
         """
-        return self._key(self.encoder(x))
+        return self._key(self._encode(x))
 
     def without_neighbours(self, x: Tensor) -> Tensor:
         r"""Compute the output of new rows with the mean of all indexed messages in
@@ -343,7 +358,7 @@ class TableNet(RowIndexMixin, SavedModel):
         Args:
             x (torch.Tensor): The rows.
         """
-        h = self.encoder(x)
+        h = self._encode(x)
         if self.index_message is not None:
             h = h + self._project(self.index_message.mean(dim=0, keepdim=True))
         return self._output(h)
@@ -359,7 +374,8 @@ class TableNet(RowIndexMixin, SavedModel):
         """
         if self.index_key is None:
             raise ValueError("'x' needs indexed rows: call 'index' before (got none)")
-        return self.neighbours.distance((self.index_key, self.keys(x)))
+        keys = self.index_key, self.keys(x).to(self.index_key.dtype)
+        return self.neighbours.distance(keys)
 
     def with_distance(self, x: Tensor) -> tuple[Tensor, Tensor]:
         r"""Compute the output of new rows in evaluation mode, and their
@@ -370,7 +386,7 @@ class TableNet(RowIndexMixin, SavedModel):
         """
         if self.index_key is None or self.index_message is None:
             raise ValueError("'x' needs indexed rows: call 'index' before (got none)")
-        h = self.encoder(x)
+        h = self._encode(x)
         keys = self.index_key, self._key(h).to(self.index_key.dtype)
         total, distance = self.neighbours.sum_and_distance(keys, self.index_message)
         return self._output(h + self._project(total)), distance

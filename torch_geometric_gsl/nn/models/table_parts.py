@@ -13,12 +13,13 @@ from torch_geometric.nn.resolver import activation_resolver
 from torch_geometric_gsl._checks import (
     Ends,
     check_absent,
+    check_batch,
     check_count,
     check_probability,
+    check_vector,
 )
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
 from torch_geometric_gsl.nn.similarity.base import Similarity
-from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.aggregate import neighbour_graph
 from torch_geometric_gsl.ops.dense import relaxed_weights
 from torch_geometric_gsl.ops.edges import empty_graph
@@ -73,6 +74,14 @@ class RowMask(NamedTuple):
     group: Tensor | None = None  # Rows of the same number do not see each other.
     order: Tensor | None = None  # Rows see those of a lower number.
 
+    def check(self, x: Tensor) -> None:
+        """Raise unless each vector has one number per row."""
+        if self.batch is not None:
+            check_batch(self.batch, x)
+        for name, value in (('group', self.group), ('order', self.order)):
+            if value is not None:
+                check_vector(value, name, x)
+
     def blocks(self, num_rows: int) -> list[range]:
         """Return the rows of each number of the batch."""
         if self.batch is None:
@@ -116,11 +125,10 @@ class TableNeighbours(torch.nn.Module):
 
     def __init__(
         self,
-        in_channels: int,
-        similarity: str | Similarity = 'distance',
+        similarity: Similarity,
         *,
         draws: int | None = None,
-        dropout: float = 0.2,
+        graph_dropout: float = 0.2,
         eval_k: int = 96,
         initial_scale: float = 1.0,
         null_score: float | None = None,
@@ -128,11 +136,11 @@ class TableNeighbours(torch.nn.Module):
         super().__init__()
         if draws is not None:
             check_count(draws, 'draws')
-        check_probability(dropout, 'dropout')
+        check_probability(graph_dropout, 'graph_dropout')
         self.draws = draws
-        self.dropout = dropout
+        self.graph_dropout = graph_dropout
         self.sampler = GumbelKNNSampler(
-            resolve_similarity(similarity, in_channels),
+            similarity,
             draws or 1,
             1.0,
             scale=initial_scale,
@@ -255,7 +263,7 @@ class TableNeighbours(torch.nn.Module):
             weight = relaxed_weights(score, self.draws, tau, generator=generator)
         else:
             weight = score.softmax(dim=1)
-            weight = dropout(weight, self.dropout, self.training, generator)
+            weight = dropout(weight, self.graph_dropout, self.training, generator)
         return weight[:, :num_sources].masked_fill(has_none, 0.0)
 
     def _sum_all(
@@ -269,7 +277,7 @@ class TableNeighbours(torch.nn.Module):
         pairs = self._pairs(z)
         if is_distance(pairs):
             pairs = distances_as_dots(pairs)
-        p = self.dropout if self.training else 0.0
+        p = self.graph_dropout if self.training else 0.0
         weigh = partial(pool_softmax, p=p, generator=generator)
         if not return_graph:
             return pool_sum(message, pairs, weigh), None
