@@ -476,3 +476,13 @@ def test_a_subclass_that_fails_early_is_not_fitted():
         model.fit(X, nan_at(3))
     with pytest.raises(NotFittedError):
         model.predict(X)
+
+
+@pytest.mark.parametrize(
+    'method', ['predict', 'score', 'is_far', 'contributions', 'kneighbors', 'explain']
+)
+@pytest.mark.parametrize('estimator', [GSLClassifier(), GSLRegressor()])
+def test_methods_of_an_estimator_that_is_not_fitted(estimator, method):
+    args = (X, nan_at(0)) if method == 'score' else (X,)
+    with pytest.raises(NotFittedError):
+        getattr(estimator, method)(*args)

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from torch_geometric_gsl._labels import UNLABELLED, find_labelled
@@ -23,7 +24,9 @@ Args:
     n_members (int or str, optional): The number of splits into training and held-back
         rows; each kind of member is fitted on every one, and averaged.
         :obj:`"auto"` uses 4 with fewer than 1,000 training rows (labelled and not
-        held back), else 1. (default: :obj:`"auto"`)
+        held back), else 1. With :obj:`groups`, each is held back once if there are
+        fewer than ten, else there are at most :obj:`1 / validation_fraction` splits.
+        (default: :obj:`"auto"`)
     similarity (str, optional): The similarity of two rows. (default: :obj:`"distance"`)
     eval_k (int, optional): The number of neighbours of a row. (default: :obj:`96`)
     draws (int, optional): The number of relaxed draws of neighbours in training;
@@ -138,7 +141,7 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
         Args:
             X (array-like or DataFrame): The rows.
         """
-        return self._outputs(X).astype(self._rows.x.dtype)
+        return self._outputs(self._new_rows(X)).astype(self._rows.x.dtype)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         r"""Return the accuracy on labelled rows.
@@ -150,6 +153,7 @@ class GSLClassifier(ClassifierMixin, GSLEstimator):  # type: ignore[misc]
             sample_weight (array-like, optional): Weights of the rows.
                 (default: :obj:`None`)
         """
+        check_is_fitted(self)
         labels = np.ravel(y)
         is_known = np.isin(labels, self.classes_) | (labels != UNLABELLED)
         if not is_known.all():
