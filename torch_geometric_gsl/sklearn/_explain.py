@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ def explanation(
     blend: Blend,
     row: Any,
     x: Any,
-    neighbours: tuple[Any, Any],
+    k: int,
     prediction: Any,
 ) -> Any:
     """Return tables of rows to explain, each followed by its neighbours.
@@ -74,13 +75,13 @@ def explanation(
         blend (Blend): The fitted members.
         row (DataFrame, numpy.ndarray or scipy.sparse.csr_matrix): The rows to explain.
         x (numpy.ndarray or scipy.sparse.csr_matrix): The same rows as numbers.
-        neighbours (tuple): Weights and positions of their neighbours, :math:`[n, k]`.
+        k (int): The number of neighbours of each.
         prediction (numpy.ndarray): Their predictions.
     """
     import pandas
 
-    weights, positions = neighbours
     shares, graphs = blend.graphs(x)
+    weights, positions = heaviest(sum(map(mul, shares, graphs)), k)
     labels = row_labels(row, x.shape[0]).tolist()
     if rows.encoder is not None and is_frame(row):
         row = select_columns(row, [*columns_of(rows.columns)])

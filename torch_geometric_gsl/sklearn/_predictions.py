@@ -65,9 +65,8 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return check_rows(self, X, self._rows.encoder)
 
-    def _outputs(self, X: Any) -> Any:
-        """Compute probabilities, or scaled targets, of new rows."""
-        x = self._new_rows(X)
+    def _outputs(self, x: Any) -> Any:
+        """Compute probabilities, or scaled targets, of new rows as numbers."""
         with threads_for(max(x.shape[0], self._rows.num_rows)):
             nearness, outputs = self._blend.outputs(x)
         num_far = int((nearness < 1).sum())
@@ -94,7 +93,8 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
             numpy.ndarray: A flag for each row. None is set if no learned graph has a
             weight, or if nearly all rows held back equal a training row.
         """
-        return self._blend.is_far(self._new_rows(X))
+        x = self._new_rows(X)
+        return self._blend.is_far(x)
 
     def predict(self, X: Any) -> Any:
         r"""Predict the most probable class, or the target, of each row.
@@ -102,7 +102,7 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         Args:
             X (array-like or DataFrame): The rows.
         """
-        return self._decode(self._outputs(X))
+        return self._decode(self._outputs(self._new_rows(X)))
 
     @property
     def transduction_(self) -> Any:
@@ -186,18 +186,22 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         Raises:
             ValueError: If the estimator has no graph, or not so many neighbours.
         """
-        if n_neighbors is not None:
-            check_count(n_neighbors, 'n_neighbors')
-        x = self._new_rows(X)
         self._check_graph('kneighbors')
-        eval_k = self._net_options['eval_k']
-        n_neighbors = min(5, eval_k) if n_neighbors is None else n_neighbors
+        k = self._num_neighbors(n_neighbors)
+        return heaviest(self._blend.graph(self._new_rows(X)), k)
+
+    def _num_neighbors(self, n_neighbors: int | None) -> int:
+        """Return the number of neighbours to show, at most that of the rows."""
+        eval_k: int = self._net_options['eval_k']
+        if n_neighbors is None:
+            n_neighbors = min(5, eval_k)
+        check_count(n_neighbors, 'n_neighbors')
         if n_neighbors > eval_k:
             raise ValueError(
                 f"'n_neighbors' must be at most {eval_k}, the neighbours of a "
                 f'prediction (got {n_neighbors})'
             )
-        return heaviest(self._blend.graph(x), min(n_neighbors, self._rows.num_rows))
+        return min(n_neighbors, self._rows.num_rows)
 
     def contributions(self, X: Any) -> Any:
         r"""Divide predictions into what they come from.
@@ -225,13 +229,14 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         import pandas
 
         index = getattr(X, 'index', None) if is_frame(X) else None
-        components = self._blend.contributions(self._new_rows(X))
+        x = self._new_rows(X)
+        components = self._blend.contributions(x)
         return pandas.DataFrame(self._named_components(components), index=index)
 
     def explain(self, row: Any, n_neighbors: int | None = None) -> Any:
         r"""Show the training rows that a prediction leans on, as a table.
 
-        How much of the prediction comes from them tells :meth:`contributions`.
+        :meth:`contributions` reports how much of the prediction comes from them.
 
         Args:
             row (array-like or DataFrame): One row, or several.
@@ -254,10 +259,10 @@ class Predictions(BaseEstimator):  # type: ignore[misc]
         """
         self._check_graph('explain')
         row = as_rows(row)
-        neighbours = self.kneighbors(row, n_neighbors)
+        k = self._num_neighbors(n_neighbors)
         x = self._new_rows(row)
-        prediction = self.predict(row)
-        return explanation(self._rows, self._blend, row, x, neighbours, prediction)
+        prediction = self._decode(self._outputs(x))
+        return explanation(self._rows, self._blend, row, x, k, prediction)
 
     @default_modes()
     def explore(
