@@ -78,7 +78,6 @@ def packed_state(model: Any) -> dict[str, Any]:
             'n_iter_': model.n_iter_,
             'loss_curve_': model.loss_curve_,
             '_target_name': rows.target_name,
-            '_num_outputs': rows.num_outputs,
             '_num_classes': rows.num_classes,
             '_net_options': model._net_options,
         },
