@@ -43,12 +43,12 @@ _MAX_WITHIN = 0.3
 _MAX_ROWS = 4000
 
 
-def warn_of_columns(x: Any, table: Any, scaling: str) -> None:
+def warn_of_columns(x: Any, encoder: Any, scaling: str) -> None:
     """Warn about columns that hide the others, or their own other values.
 
     Args:
         x (numpy.ndarray or scipy.sparse.csr_matrix): The columns as numbers.
-        table (TableTransformer or None): The encoder of a DataFrame.
+        encoder (TableTransformer or None): The encoder of a DataFrame.
         scaling (str): The scaling of columns.
     """
     if scipy.sparse.issparse(x):
@@ -58,8 +58,8 @@ def warn_of_columns(x: Any, table: Any, scaling: str) -> None:
     if scaling in ('quantile', 'robust'):
         return
     names = [*range(x.shape[1])]
-    if table is not None:  # Their numbers come first.
-        names = [c.name for c in table.columns_ if c.type in NUMBERS]
+    if encoder is not None:  # Their numbers come first.
+        names = [c.name for c in encoder.columns_ if c.type in NUMBERS]
     for name, values in zip(names, x.T, strict=False):
         if (row := find_far(values)) is not None:
             warn_caller(
