@@ -90,7 +90,7 @@ FEATURES = [
      "'batch' must be a pair like 'x' (got a Tensor)"),
     (checks.Ends.of(X).like, ((X, X), 'batch'), TypeError,
      "'batch' must be a tensor like 'x' (got a tuple)"),
-    (checks.check_compared, (X, 4, 2), ValueError,
+    (checks.check_compared, (X, 4, X[:2]), ValueError,
      "'z' must have one row per node (got 3 for 2 nodes)"),
     (checks.check_messages, (X.bool(), 3, X.device), TypeError,
      "'h' must be floating-point (got torch.bool)"),

@@ -280,10 +280,13 @@ def check_ends(x: Features | Ends, width: int | None = None) -> Ends:
     return ends
 
 
-def check_compared(z: Any, width: int, num_nodes: int) -> None:
-    """Raise unless :obj:`z` has one row per node, of the given width."""
-    check_features(z, 'z', width)
-    _check_size(z, num_nodes, 'z')
+def check_compared(z: Any, width: int, nodes: Tensor) -> None:
+    """Raise unless :obj:`z` has one row per node, of the given width.
+
+    The features of the nodes themselves are known to be finite.
+    """
+    check_features(z, 'z', width, is_finite=z is not nodes)
+    _check_size(z, nodes.size(0), 'z')
 
 
 def check_parameter_match(x: Tensor, parameter: Tensor | None, name: str = 'x') -> None:

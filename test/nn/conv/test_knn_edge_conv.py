@@ -114,3 +114,17 @@ def test_onnx(tmp_path):
 def test_bad_options(options, error, text):
     with pytest.raises(error, match=text):
         KNNEdgeConv(network(), **{'k': 3, **options})
+
+
+@pytest.mark.parametrize(
+    ('x', 'z', 'error', 'text'),
+    [
+        (points(), points(20), ValueError, "'z' must have one row per node"),
+        (points(), (points(), points()), TypeError, "'z' must be a tensor like 'x'"),
+        ((points(), points(20)), points(), TypeError, "'z' must be a pair like 'x'"),
+        (points() * torch.nan, points(), ValueError, "'x' contains NaN"),
+    ],
+)
+def test_bad_compared_rows(x, z, error, text):
+    with pytest.raises(error, match=text):
+        KNNEdgeConv(network(), 5)(x, z=z)

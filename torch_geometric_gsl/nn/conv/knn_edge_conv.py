@@ -7,7 +7,14 @@ from torch import Tensor
 from torch_geometric.nn import EdgeConv
 from torch_geometric.utils import softmax
 
-from torch_geometric_gsl._checks import Ends, check_count, check_flag, check_positive
+from torch_geometric_gsl._checks import (
+    Ends,
+    check_compared,
+    check_count,
+    check_ends,
+    check_flag,
+    check_positive,
+)
 from torch_geometric_gsl.nn.points import knn_graph
 from torch_geometric_gsl.ops.runtime import check_not_batched
 from torch_geometric_gsl.ops.scores import squared_distance
@@ -96,10 +103,13 @@ class KNNEdgeConv(EdgeConv):
                 (default: :obj:`None`)
         """
         check_not_batched(self, (x, z))
-        z = x if z is None else z
-        x_src, x_dst, _ = Ends.of(x)
-        z_src, z_dst, _ = Ends.of(z, 'z')
-        edge_index = knn_graph(z, self.k, batch, self.loop)
+        x_src, x_dst, _ = compared = Ends.of(x)
+        if z is not None:
+            compared = check_ends(x).like(z, 'z')
+            for rows, points in ((compared.src, x_src), (compared.dst, x_dst)):
+                check_compared(rows, -1, points)
+        z_src, z_dst, _ = compared
+        edge_index = knn_graph(compared.features, self.k, batch, self.loop)
         weight = z_src.new_ones(edge_index.size(1), 1)
         if self.tau is not None:
             source, target = edge_index

@@ -198,6 +198,6 @@ class LatentGraphConv(LearnedGraphConv):
         if ends.is_pair:
             sets.append((compared.dst, ends.dst))
         for rows, nodes in sets:
-            check_compared(rows, self.z_channels, nodes.size(0))
+            check_compared(rows, self.z_channels, nodes)
             check_parameter_match(rows, self.lin.weight, 'z')
         return compared

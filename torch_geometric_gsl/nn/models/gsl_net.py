@@ -384,7 +384,7 @@ class GSLNet(AnchorMixin, RowIndexMixin, NodeClassifier):
         if edge_weight is not None:
             check_edge_weight(edge_weight, edge_index, x)
         if z is not None:
-            check_compared(z, self.z_channels or 0, x.size(0))
+            check_compared(z, self.z_channels or 0, x)
         elif self.z_channels is not None:
             check_serves_as_z(x, self.z_channels)
 
@@ -408,9 +408,7 @@ class GSLNet(AnchorMixin, RowIndexMixin, NodeClassifier):
         return Ends(self._index_tensor('x'), x, is_pair=True), args
 
     def _layer_args(self, x: Any, args: Arguments) -> Arguments:
-        """Return the arguments of layers, without those that are None, where the
-        features serve as compared rows.
-        """
+        """Return the arguments that are given; without `z`, features are compared."""
         if self.z_channels is not None and args['z'] is None:
             args = args | {'z': x}
         return {name: value for name, value in args.items() if value is not None}
