@@ -10,6 +10,7 @@ from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.utils import scatter, to_undirected
 
 from torch_geometric_gsl._checks import (
+    Ends,
     check_absent,
     check_count,
     check_ends,
@@ -67,18 +68,18 @@ def nearest_neighbours(
     metric = nearness(dst.size(1))
     if isinstance(metric, HeatKernelSimilarity):
         src, dst = src.to_dense(), dst.to_dense()
-    x = (src, dst) if is_pair else dst
-    edge_index = _nearest(x, k, metric, batch, loop, memory_budget)
+    checked = Ends(src, dst, is_pair)
+    edge_index = _nearest(checked, k, metric, batch, loop, memory_budget)
     source, target = edge_index
     if isinstance(metric, HeatKernelSimilarity):
-        distance = metric.exact_scores((src, dst)).compare_edges(edge_index)
+        distance = metric.exact_scores(checked).compare_edges(edge_index)
         largest = scatter(distance, target, 0, dst.size(0), reduce='max')
         weight = torch.exp(-distance / largest.where(largest > 0, 1)[target])
         return SampledGraph(edge_index, weight.to(dst.dtype))
     weighting = resolve_similarity(similarity, dst.size(1))
     if dst.layout == torch.strided:
-        return SampledGraph(edge_index, weighting(x, edge_index))
-    weight = metric(x, edge_index)
+        return SampledGraph(edge_index, weighting(checked, edge_index))
+    weight = metric(checked, edge_index)
     if weighting.comparison != 'dot':
         # A unit row has squared length 1, a row of zeros 0.
         src_norm, dst_norm = (
@@ -91,7 +92,7 @@ def nearest_neighbours(
 
 
 def _nearest(
-    x: Features,
+    x: Features | Ends,
     k: int,
     similarity: Similarity,
     batch: Any = None,
