@@ -37,8 +37,9 @@ class TransitionGraphConv(AnchorMixin, LearnedGraphConv):
     similarities :math:`\phi(z_i, r_j)` of the :math:`n` nodes to the :math:`s`
     transition nodes. :math:`\mathbf{Z}` holds the rows of
     :math:`\mathbf{X} \mathbf{W}` scaled to unit norm, and the rows of
-    :math:`\mathbf{R}` are scaled to unit norm, too. With fixed :math:`s`, time and
-    memory grow linearly in :math:`n`.
+    :math:`\mathbf{R}` are scaled to unit norm, too; a similarity of distances compares
+    them with the rows of :math:`\mathbf{X} \mathbf{W}` as they are. With fixed
+    :math:`s`, time and memory grow linearly in :math:`n`.
 
     The projections :math:`\mathbf{W}_t, \mathbf{W}_e \in \mathbb{R}^{s \times n}`
     have a column per node of one data set: the layer is transductive.
@@ -51,8 +52,7 @@ class TransitionGraphConv(AnchorMixin, LearnedGraphConv):
         \mathbf{r}_j = \frac{\mathbf{u}_j}{\lVert \mathbf{u}_j \rVert_2}, \quad
         \mathbf{V} \in \mathbb{R}^{s \times F_{out}} \quad
         (\texttt{free}), \qquad\qquad
-        \mathbf{r}_j = \frac{\mathbf{W}^{\top} \mathbf{a}_j}{\lVert \mathbf{W}^{\top}
-        \mathbf{a}_j \rVert_2}, \quad
+        \mathbf{r}_j = \mathbf{W}^{\top} \mathbf{a}_j, \quad
         \mathbf{V} = \mathbf{A} \mathbf{W} \quad (\texttt{anchors})
 
     with learned vectors :math:`\mathbf{u}_j` (:obj:`transition_nodes`) and
