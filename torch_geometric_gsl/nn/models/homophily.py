@@ -55,7 +55,7 @@ def warn_if_at_chance(
     sampler: GumbelKNNSampler, x: Tensor, y: Tensor, labelled: Tensor
 ) -> None:
     """Warn if the graph of some labelled nodes is at chance."""
-    if sampler.similarity.bounds[0] == sampler.similarity.bounds[1]:
+    if sampler.similarity.is_constant:
         return  # A control, which shall be uniform.
     nodes = torch.arange(x.size(0), device=x.device)[labelled]
     # Evenly, as rows may be sorted by class.

@@ -148,9 +148,8 @@ class Assignment(ABC):
         start = size.cumsum(0) - size
         num_listed = size * size.new_tensor(are_listed)
         candidates = Candidates(start[graph_of_target], num_listed[graph_of_target])
-        apart = pairs if settings.loop else exclude_loops(pairs)
         with torch.autocast(pairs.src.device.type, enabled=False):
-            groups = self.of_lists(apart, candidates)
+            groups = self.of_lists(exclude_loops(pairs, settings), candidates)
             return TargetGroups(pairs, groups + self._of_graphs(sizes, are_listed))
 
     def _of_graphs(
@@ -193,8 +192,10 @@ class Assignment(ABC):
         return edges, sizes, value, score
 
 
-def exclude_loops(pairs: PairScores) -> PairScores:
-    """Exclude each node from its own candidates."""
+def exclude_loops(pairs: PairScores, settings: Settings) -> PairScores:
+    """Exclude each node from its own candidates, unless loops are allowed."""
+    if settings.loop:
+        return pairs
     every = torch.arange(pairs.dst.size(0), device=pairs.dst.device)
     return pairs._replace(excluded=every)
 

@@ -52,7 +52,7 @@ class EvaluationAssignment(Assignment):
     def of_graph(
         self, pairs: PairScores, first_source: int = 0, first_target: int = 0
     ) -> EvaluatedGraph:
-        pairs = pairs if self.settings.loop else exclude_loops(pairs)
+        pairs = exclude_loops(pairs, self.settings)
         num_targets = pairs.dst.size(0)
         return EvaluatedGraph(
             pairs, num_targets, first_source, first_target, self.settings
@@ -120,7 +120,7 @@ class EvaluatedGraph(GraphTargets):
             raise ValueError(
                 f"'eval_k' must be a number, such as 96, to list the graph of {total} "
                 f'x {num_sources} pairs in evaluation mode: more than {MOST_LISTED} '
-                f"edges (got 'all')"
+                f'edges (got none)'
             )
         if count >= num_sources:
             weight = noise_free_weights(pairs.rows(), tau, pairs.null)
@@ -208,8 +208,7 @@ def exported_sum(
                 f'would depend on values (got a {type(value).__name__})'
             )
     check_messages(h, pairs.src.size(0), pairs.src.device)
-    if not settings.loop:
-        pairs = exclude_loops(pairs)
+    pairs = exclude_loops(pairs, settings)
     with torch.autocast(h.device.type, enabled=False):
         score = pairs.rows()
         weight = noise_free_weights(score, settings.tau, pairs.null).to(h.dtype)

@@ -538,7 +538,7 @@ class GumbelKNNSampler(torch.nn.Module):
     @disable_compile
     def _warn_if_uniform(self, x: Features, num_targets: int, limit: float) -> None:
         """Warn if the sampling distribution of some targets is nearly uniform."""
-        if self.similarity.bounds[0] == self.similarity.bounds[1]:
+        if self.similarity.is_constant:
             return  # A control, which shall be uniform.
         spread = self.distribution(x, rows=(0, min(num_targets, _NUM_DESCRIBED)))
         warn_if_uniform({'a sampler in training': spread.share}, limit)
@@ -584,9 +584,9 @@ class GumbelKNNSampler(torch.nn.Module):
             is_pair=is_pair,
         )
 
-    def describe_options(self, **defaults: Any) -> str:
-        r"""Return the options as text, without those that equal the defaults, which
-        are the sampler's unless given. A learned scale has its present value.
+    def describe_options(self) -> str:
+        r"""Return the options as text, without those that equal the defaults. A learned
+        scale has its present value.
         """
         scale, text = self.scale, f'k={self.k}, tau={self.tau}'
         if self.log_scale is not None and not self.log_scale.is_meta:
@@ -594,8 +594,7 @@ class GumbelKNNSampler(torch.nn.Module):
         text += f', scale={scale}'
         shown = vars(self) | {'null_score': self.initial_null}
         for name, option in signature(GumbelKNNSampler).parameters.items():
-            default = defaults.get(name, option.default)
-            if option.kind is option.KEYWORD_ONLY and shown[name] != default:
+            if option.kind is option.KEYWORD_ONLY and shown[name] != option.default:
                 text += f', {name}={shown[name]!r}'
         return text
 

@@ -67,7 +67,7 @@ class TrainingAssignment(Assignment):
     ) -> DrawnGraph:
         # The graphs of a batch are others in each draw.
         cache = self.cache if pairs is self.pairs else RowCache()
-        pairs = pairs if self.settings.loop else exclude_loops(pairs)
+        pairs = exclude_loops(pairs, self.settings)
         draw = make_draw(self.settings, pairs.dst.size(0), pairs.src.size(0))
         plan, envelope = plan_draw(draw, pairs, cache)
         return DrawnGraph(

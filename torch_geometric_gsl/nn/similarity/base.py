@@ -146,6 +146,11 @@ class Similarity(torch.nn.Module, ABC):
             return pairs.edges(edge_index).to(dtype)
 
     @property
+    def is_constant(self) -> bool:
+        """Return whether all pairs have one score, as in a uniform control."""
+        return self.bounds[0] == self.bounds[1]
+
+    @property
     def embedding_channels(self) -> int:
         """Return the number of channels of an embedded node."""
         return self.in_channels if self.out_channels is None else self.out_channels
