@@ -57,8 +57,8 @@ def all_modules(
 
 @contextmanager
 def keep_state(*arguments: Any) -> Iterator[None]:
-    """Keep the state of those arguments of a constructor that are modules, while it
-    initialises all modules of a new one.
+    """Restore the state of modules passed to a constructor, after it has reset all
+    parameters.
     """
     modules = [
         module

@@ -52,7 +52,7 @@ class PairScores(NamedTuple):
     excluded: Tensor | None = None  # The source excluded for each target [n].
     candidates: Candidates | None = None  # Those of each target; else all sources.
     null: Tensor | None = None  # The score of the null neighbour.
-    first_target: int = 0  # Its index; noise depends on it.
+    first_target: int = 0  # The index of the first target; noise depends on it.
     memory: int = MEMORY_BUDGET  # Bytes of a block of rows, which change no result.
 
     def rows(self, rows: slice = slice(None)) -> Tensor:

@@ -83,7 +83,7 @@ class RaceBlock(NamedTuple):
         num_rows = race.numel()
         index: slice | Tensor = race
         rows = slice(None)
-        # All races are a slice, which copies nothing, and their targets stand once.
+        # All races are indexed by a slice, without a copy, and targets are listed once.
         if race.numel() == self.num_accepted.numel():
             index = slice(None)
             num_rows = self.rates.sizes.numel()
