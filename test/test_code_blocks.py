@@ -167,8 +167,8 @@ def assert_prints_alike(printed, block):
     assert FRACTION.sub('#', printed).split() == FRACTION.sub('#', text).split()
     expected = [float(value) for value in FRACTION.findall(text)]
     values = [float(value) for value in FRACTION.findall(printed)]
-    # A difference of the last bit grows while a model with random draws is trained, most
-    # of all in a single network.
+    # A difference of the last bit grows while a model with random draws is trained, and
+    # most of all in a single network.
     rel = 0.5 if 'n_members=1' in block.code else 0.1
     assert values == pytest.approx(expected, rel=rel if trains(block) else 0.01)
 

@@ -25,9 +25,7 @@ from torch_geometric_gsl.sklearn._splits import RowSplit, Table, near_blocks, su
 from torch_geometric_gsl.sklearn._training import (
     Training,
     losses_of,
-    make_optimizers,
     outputs_of,
-    set_rates,
 )
 
 N = 240
@@ -252,67 +250,6 @@ def test_the_null_neighbour_starts_beside_a_block():
 
 
 # Steps
-
-
-def test_muon_gets_the_matrices_and_no_scalar_decays():
-    net = TableNet(5, 40, 2, null_score=0.0)
-    options = SimpleNamespace(**OPTIONS | {'weight_decay': 0.5})
-    adam, muon = make_optimizers(net, options)
-    names = {param: name for name, param in net.named_parameters()}
-    groups = [
-        (type(optimizer).__name__, group, {names[param] for param in group['params']})
-        for optimizer in (adam, muon)
-        for group in optimizer.param_groups
-    ]
-    every = [name for *_, param_names in groups for name in param_names]
-    assert sorted(every) == sorted(names.values())
-    (matrices,) = (
-        param_names
-        for optimizer_name, _, param_names in groups
-        if optimizer_name == 'Muon'
-    )
-    blocks = {f'blocks.{i}.lin{j}.weight' for i in (0, 1) for j in (1, 2)}
-    # The map of twenty inputs, the keys of twenty channels, and the head are smaller.
-    assert matrices == blocks | {'lin_value.weight'}
-    for optimizer_name, group, param_names in groups:
-        is_scalar = param_names & {
-            'neighbours.sampler.log_scale',
-            'neighbours.sampler.null_score',
-        }
-        assert group['weight_decay'] == (0 if is_scalar else 0.5)
-        factor = 30 if 'neighbours.sampler.null_score' in param_names else 1
-        factor = 2 if optimizer_name == 'Muon' else factor
-        assert group['peak'] == pytest.approx(factor * 0.01)
-    # Frequencies are no matrix, whatever their number.
-    wide = TableNet(32, 40, 2, num_frequencies=32)
-    _, muon = make_optimizers(wide, options)
-    param_ids = {id(param) for param in muon.param_groups[0]['params']}
-    assert wide.encoder.periodic.periodic.weight.shape == (32, 32)
-    assert id(wide.encoder.periodic.periodic.weight) not in param_ids
-    assert id(wide.encoder.lin.weight) in param_ids
-    # Networks without large matrices need no Muon.
-    small = TableNet(5, 8, 2)
-    assert len(make_optimizers(small, options)) == 1
-
-
-def test_rates_of_a_cycle():
-    optimizers = make_optimizers(make(), SimpleNamespace(**OPTIONS))
-    shares = []
-    for progress in np.linspace(0, 1, 201):
-        set_rates(optimizers, progress)
-        ratios = {
-            round(group['lr'] / group['peak'], 12)
-            for optimizer in optimizers
-            for group in optimizer.param_groups
-        }
-        assert len(ratios) == 1
-        shares += ratios
-    best = int(np.argmax(shares))
-    assert (shares[0], best, shares[best]) == (0.05, 30, 1)
-    assert (np.diff(shares[: best + 1]) > 0).all()
-    assert (np.diff(shares[best:]) < 0).all()
-    assert shares[115] == pytest.approx(0.5, abs=0.01)
-    assert shares[-1] == pytest.approx(0)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from torch.optim.swa_utils import AveragedModel
 from tqdm import tqdm
 
 from torch_geometric_gsl.nn.models.table_net import TableNet
+from torch_geometric_gsl.sklearn._optimizers import make_optimizers, set_rates
 from torch_geometric_gsl.sklearn._runtime import fast_products
 from torch_geometric_gsl.sklearn._splits import (
     RowSplit,
@@ -39,15 +40,6 @@ _UNDERFIT = 1.5
 _MIN_CLASS_LOSS = 0.03
 # With a smaller squared error of standardized numbers training ends.
 _MIN_SQUARED_ERROR = 1e-4
-# The share of a cycle in which the learning rate rises.
-_WARMUP = 0.15
-# The initial learning rate as a share of its peak.
-_START_RATE = 0.05
-# Learning rates of matrices and of the null neighbour's score, relative to others.
-_MATRIX_RATE = 2
-_NULL_RATE = 30
-# Matrices of at least this size are optimized by Muon.
-_MIN_MUON_SIDE = 32
 # Distances of this many held-back rows tell which rows are far.
 _MAX_DISTANCES = 2_000
 # Rows predicted at once.
@@ -290,48 +282,6 @@ def outputs_of(model: TableNet, table: Table, split: RowSplit) -> tuple[Tensor, 
         distance = model.distance_to_sources(table.take(probed))
     model.clear_index()
     return out, distance
-
-
-def make_optimizers(model: TableNet, options: Any) -> list[Any]:
-    """Optimize matrices by Muon, and vectors, scalars and embeddings by AdamW."""
-    rate = options.learning_rate
-    decay = options.weight_decay
-    matrices = []
-    vectors: list[Tensor] = []
-    groups: list[dict[str, Any]] = [{'params': vectors, 'weight_decay': decay}]
-    for name, param in model.named_parameters():
-        is_large = min(param.shape, default=0) >= _MIN_MUON_SIDE
-        if param.dim() == 0:
-            share = _NULL_RATE if 'null_score' in name else 1
-            groups.append({'params': [param], 'weight_decay': 0.0, 'lr': share * rate})
-        elif param.dim() == 2 and is_large and 'periodic' not in name:
-            matrices.append(param)
-        else:
-            vectors.append(param)
-    optimizers: list[Any] = [torch.optim.AdamW(groups, lr=rate)]
-    if matrices:
-        muon = torch.optim.Muon(
-            matrices,
-            lr=_MATRIX_RATE * rate,
-            weight_decay=decay,
-            adjust_lr_fn='match_rms_adamw',
-        )
-        optimizers.append(muon)
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            group['peak'] = group['lr']
-    return optimizers
-
-
-def set_rates(optimizers: list[Any], progress: float) -> None:
-    """Set the learning rates in a cycle: a linear rise, then a cosine to zero."""
-    if progress < _WARMUP:
-        share = _START_RATE + (1 - _START_RATE) * progress / _WARMUP
-    else:
-        share = 0.5 + 0.5 * math.cos(math.pi * (progress - _WARMUP) / (1 - _WARMUP))
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            group['lr'] = share * group['peak']
 
 
 @torch.no_grad()
