@@ -30,7 +30,7 @@ class Muon(torch.optim.Muon):
     """
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Update the matrices that have a gradient."""
         for group in self.param_groups:
             for param in group['params']:
