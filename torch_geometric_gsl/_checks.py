@@ -448,6 +448,21 @@ def check_batch(batch: Any, x: Tensor, name: str = 'batch') -> None:
     )
 
 
+def check_graph_ids(batch: Any, nodes: Ends) -> tuple[Tensor, Tensor]:
+    """Return the numbers of the graphs of sources and targets, without gaps."""
+    src, dst, is_pair = nodes.like(batch, 'batch')
+    if not is_pair:
+        check_batch(src, nodes.src)
+        # Ids are labels: their maximum does not give the number of graphs.
+        _, ids = torch.unique_consecutive(src, return_inverse=True)
+        return ids, ids
+    check_batch(src, nodes.src, 'batch_src')
+    check_batch(dst, nodes.dst, 'batch_dst')
+    _, ids = torch.cat([src, dst]).unique(return_inverse=True)
+    src_ids, dst_ids = ids.split([src.numel(), dst.numel()])
+    return src_ids, dst_ids
+
+
 def check_vector(values: Any, name: str, x: Tensor) -> None:
     """Raise unless there is a vector of one number per node."""
     check_type(values, Tensor, name, 'a torch.Tensor')

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from torch_geometric_gsl._checks import (
     Ends,
-    check_batch,
     check_count,
     check_ends,
     check_flag,
+    check_graph_ids,
     check_positive,
 )
 from torch_geometric_gsl.ops.pair_scores import PairScores
@@ -84,7 +84,8 @@ def knn_graph(
     """
     check_count(k, 'k')
     check_count(memory_budget, 'memory_budget')
-    src, dst, has_loops = _points(x, loop, cosine)
+    src, dst, is_pair = nodes = _points(x, loop, cosine)
+    has_loops = loop or is_pair
     if is_exporting():
         if batch is not None:
             raise ValueError(
@@ -95,7 +96,7 @@ def knn_graph(
     is_large = len(src) * len(dst) >= _BOUNDED and len(src) > 2 * k + _SPARE
     if batch is None and is_large and not has_tree(src, dst):
         return _search(src, dst, k, has_loops, memory_budget)
-    return _join(x, src, dst, batch, has_loops, k, math.inf, memory_budget)
+    return _join(nodes, batch, has_loops, k, math.inf, memory_budget)
 
 
 @torch.no_grad()
@@ -139,15 +140,13 @@ def radius_graph(
             "'radius_graph' cannot be exported by 'torch.export': the number of edges "
             "depends on the values of 'x'; use 'knn_graph'"
         )
-    src, dst, has_loops = _points(x, loop, False)
-    k = max_num_neighbors
-    return _join(x, src, dst, batch, has_loops, k, r, memory_budget)
+    nodes = _points(x, loop, False)
+    has_loops = loop or nodes.is_pair
+    return _join(nodes, batch, has_loops, max_num_neighbors, r, memory_budget)
 
 
-def _points(x: Features, loop: bool, cosine: bool) -> tuple[Tensor, Tensor, bool]:
-    """Check points; return sources and targets in double precision, and whether a
-    point may be its own neighbour.
-    """
+def _points(x: Features, loop: bool, cosine: bool) -> Ends:
+    """Check points; return sources and targets in double precision."""
     check_flag(loop, 'loop')
     check_flag(cosine, 'cosine')
     src, dst, is_pair = check_ends(x)
@@ -160,13 +159,11 @@ def _points(x: Features, loop: bool, cosine: bool) -> tuple[Tensor, Tensor, bool
     dtype = torch.float32 if src.device.type == 'mps' else torch.float64
     ends = [rows.to(dtype) for rows in ((src, dst) if is_pair else (src,))]
     ends = [*map(unit_rows, ends)] if cosine else ends
-    return ends[0], ends[-1], loop or is_pair
+    return Ends(ends[0], ends[-1], is_pair)
 
 
 def _join(
-    x: Features,
-    src: Tensor,
-    dst: Tensor,
+    nodes: Ends,
     batch: Batch | None,
     has_loops: bool,
     k: int | None,
@@ -174,14 +171,11 @@ def _join(
     memory: int,
 ) -> Tensor:
     """Join each target to its sources inside a radius, or the k nearest of them."""
+    src, dst, _ = nodes
     if batch is None:
         of_src, of_dst = (rows.new_zeros(len(rows)).long() for rows in (src, dst))
     else:
-        src_batch, dst_batch, _ = Ends.of(x).like(batch, 'batch')
-        check_batch(src_batch, src)
-        check_batch(dst_batch, dst)
-        _, ids = torch.cat([src_batch, dst_batch]).unique(return_inverse=True)
-        of_src, of_dst = ids.split([len(src), len(dst)])
+        of_src, of_dst = check_graph_ids(batch, nodes)
     # A point is among its own nearest, with or without loops.
     num_near = None if k is None else k + (not has_loops)
     edges_of_blocks = [torch.empty(2, 0, dtype=torch.long, device=src.device)]

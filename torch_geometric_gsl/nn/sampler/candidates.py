@@ -14,11 +14,11 @@ from torch.nn import functional as F
 from torch_geometric_gsl._checks import (
     Ends,
     check_absent,
-    check_batch,
     check_candidate_count,
     check_count,
     check_edge_index,
     check_edge_weight,
+    check_graph_ids,
     check_one_graph,
     check_value,
 )
@@ -85,7 +85,8 @@ class Assignment(ABC):
             check_absent(batch, 'batch', "with 'rows'")
         ids = None
         if batch is not None:
-            ids = _graph_ids(batch, Ends(pairs.src, pairs.dst, self.settings.is_pair))
+            nodes = Ends(pairs.src, pairs.dst, self.settings.is_pair)
+            ids = check_graph_ids(batch, nodes)
         if edge_index is not None:
             return self._of_edges(edge_index, edge_weight, ids)
         if ids is not None:
@@ -217,21 +218,6 @@ def _check_rows(rows: Any, num_targets: int) -> None:
             f"'rows' must lie between 0 and the number of targets, {num_targets} "
             f'(got {tuple(rows)})'
         )
-
-
-def _graph_ids(batch: Any, nodes: Ends) -> GraphIds:
-    """Check graph ids and number the graphs without gaps."""
-    src, dst, is_pair = nodes.like(batch, 'batch')
-    if not is_pair:
-        check_batch(src, nodes.src)
-        # Ids are labels: their maximum does not give the number of graphs.
-        _, ids = torch.unique_consecutive(src, return_inverse=True)
-        return ids, ids
-    check_batch(src, nodes.src, 'batch_src')
-    check_batch(dst, nodes.dst, 'batch_dst')
-    _, ids = torch.cat([src, dst]).unique(return_inverse=True)
-    src_ids, dst_ids = ids.split([src.numel(), dst.numel()])
-    return src_ids, dst_ids
 
 
 def gather_rows(
