@@ -86,7 +86,7 @@ def make_optimizers(model: TableNet, options: Any) -> list[Any]:
             matrices.append(param)
         else:
             vectors.append(param)
-    optimizers: list[Any] = [torch.optim.AdamW(groups, lr=rate)]
+    optimizers: list[Any] = [torch.optim.AdamW(groups, lr=rate, fused=True)]
     if matrices:
         is_fast = has_fast_bfloat16(matrices[0].device)
         muon = (torch.optim.Muon if is_fast else Muon)(
