@@ -4,6 +4,7 @@ import torch
 from oracles import seeded
 
 from torch_geometric_gsl import Budget, GumbelKNNSampler
+from torch_geometric_gsl.nn.sampler.methods import BY_NAME
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 
 
@@ -30,7 +31,8 @@ def every_pair(form, x):
 
 def limits(method, options=(), **budget):
     """Return a budget without numbers that a method has no use for."""
-    if method in ('dense', 'pool') or not dict(options).get('replace', True):
+    is_whole = method in BY_NAME and not BY_NAME[method].is_truncated
+    if is_whole or not dict(options).get('replace', True):
         budget = {
             name: v for name, v in budget.items() if name not in ('arrivals', 'tail')
         }

@@ -16,13 +16,14 @@ from torch_geometric_gsl.nn.conv import (
 )
 from torch_geometric_gsl.nn.sampler import Budget, GumbelKNNSampler
 from torch_geometric_gsl.nn.sampler import plan as planning
+from torch_geometric_gsl.nn.sampler.methods import BY_NAME
 from torch_geometric_gsl.nn.similarity import CosineSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import resolve_similarity
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 
 N = 60
 FORMS = ('all', 'pair', 'batch', 'edges', 'weighted edges')
-METHODS = ('auto', 'dense', 'race', 'stream', 'pool')
+METHODS = ('auto', *BY_NAME)
 
 
 def inputs(form, n=N, degree=9):
@@ -39,7 +40,7 @@ def inputs(form, n=N, degree=9):
 
 
 def serves(form, method):
-    if method in ('stream', 'pool'):
+    if method in BY_NAME and not BY_NAME[method].takes_edges:
         return 'edges' not in form
     return (form, method) != ('weighted edges', 'race')
 
@@ -199,7 +200,7 @@ def test_memory_changes_no_graph(method, scale, options):
     assert_same_draw(at_once, in_blocks)
 
 
-@pytest.mark.parametrize('method', ['race', 'stream', 'pool'])
+@pytest.mark.parametrize('method', [m for m in BY_NAME if m != 'dense'])
 def test_threads_change_no_graph(method):
     before = torch.get_num_threads()
     on_one_thread = drawn(method, 2**25, scale=20.0)

@@ -19,6 +19,7 @@ from scipy import stats
 
 from torch_geometric_gsl import Budget
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
+from torch_geometric_gsl.nn.sampler.methods import AUTO_METHODS
 from torch_geometric_gsl.nn.similarity.gaussian_similarity import GaussianSimilarity
 from torch_geometric_gsl.nn.similarity.linear_similarity import LinearSimilarity
 from torch_geometric_gsl.nn.similarity.resolver import SIMILARITIES, resolve_similarity
@@ -68,7 +69,7 @@ KINDS = {
 EXACT = [
     (method, form, setting)
     for method, form, setting in itertools.product(
-        ('dense', 'race', 'stream', 'pool'),
+        [method.name for method in AUTO_METHODS],  # Of one law.
         ('all', 'batch', 'edge_index', 'without loops'),
         KINDS,
     )

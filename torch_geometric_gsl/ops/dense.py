@@ -203,7 +203,7 @@ def candidate_graph(
         chosen = torch.full_like(value, 1 / options.k)
         if options.replace:
             chosen = (rank_in_group(value.detach(), draw) == 0).to(value)
-        weight = _StraightThrough.apply(chosen, weight)  # type: ignore[no-untyped-call]
+        weight = straight_through(chosen, weight)
     # Summed by position: sorting all draws would take most of the time.
     total = torch.zeros_like(score).index_add(0, edge, weight / draws)
     drawn = torch.zeros_like(score, dtype=torch.bool).index_fill_(0, edge, True)
@@ -212,12 +212,16 @@ def candidate_graph(
     return SampledGraph(edge_index, total)
 
 
-class _StraightThrough(HandWritten):
-    """The value of one tensor with the gradient, and the NaNs, of another.
+def straight_through(hard: Tensor, soft: Tensor) -> Tensor:
+    """Return the value of one tensor with the gradient, and the NaNs, of another.
 
     Not hard + soft - soft.detach(), which leaves rounding errors in the zeros.
     """
+    value: Tensor = _StraightThrough.apply(hard, soft)  # type: ignore[no-untyped-call]
+    return value
 
+
+class _StraightThrough(HandWritten):
     @staticmethod
     def forward(forward: Tensor, backward: Tensor) -> Tensor:
         return torch.where(backward.isnan(), backward, forward)

@@ -8,6 +8,7 @@ import torch
 from sampling import make, normal
 
 import torch_geometric_gsl as gsl
+from torch_geometric_gsl.nn.sampler.methods import BY_NAME
 
 LEAST = {'arrivals': 1, 'tail': 0, 'eval_pairs': 1, 'memory': 1}
 OPTIONS = [
@@ -18,7 +19,7 @@ OPTIONS = [
     ({'scale': 'auto'}, TypeError, "'scale' must be a positive number"),
     ({'scale': 0.0, 'train_scale': True}, ValueError, "'scale'"),
     ({'method': 'fast'}, ValueError,
-     "must be one of ['auto', 'dense', 'race', 'stream', 'pool'] (got 'fast')"),
+     f"must be one of {['auto', *BY_NAME]} (got 'fast')"),
     *(({name: 'no'}, TypeError, f"'{name}' must be a bool (got 'no')")
       for name in ('hard', 'replace', 'loop', 'train_scale')),
     *(({'similarity': value}, TypeError, f'a Similarity (got {name})')

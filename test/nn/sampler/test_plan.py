@@ -461,3 +461,34 @@ def test_edges_have_no_loops_to_exclude():
     assert (plan.num_arrivals, plan.num_tail > 0) == (8, True)
     edge_index, _ = sampler(x, edges)
     assert torch.bincount(edge_index[1]).float().mean() > 8.5
+
+
+class First(methods.Method):
+    """Another law: the only neighbour of each target is the first source."""
+
+    name = 'first'
+    fixed_cost = 0.0
+
+    def target_cost(self, draw):
+        return 0.0
+
+    def graph(self, targets, generator):
+        target = torch.arange(targets.pairs.dst.size(0))
+        edges = torch.stack([torch.zeros_like(target), target])
+        return gsl.SampledGraph(edges, targets.pairs.src.new_ones(len(target)))
+
+
+def test_a_method_of_another_law(monkeypatch):
+    """It draws all targets, and is never replaced by the definition."""
+    monkeypatch.setitem(methods.BY_NAME, 'first', First())
+    sampler = GumbelKNNSampler(LinearSimilarity(4), k=2)
+    vars(sampler)['method'] = 'first'  # The names are those at import.
+    x, h = torch.randn(12, 4, generator=seeded()), torch.randn(12, 3)
+    assert sampler.plan(x).method == 'first'
+    assert torch.equal(sampler.propagate(x, h), h[:1].expand(12, 3))
+    assert torch.equal(sampler.propagate(x, h, rows=(5, 9)), h[:1].expand(4, 3))
+    batch = torch.tensor([0] * 5 + [1] * 7)
+    out = sampler.propagate(x, h, batch=batch)
+    assert torch.equal(out, h[batch * 5])
+    with pytest.raises(ValueError, match="'method' cannot be 'first': 'edge_index' is"):
+        sampler.propagate(x, h, torch.ones(12, 12).nonzero().t())

@@ -1,4 +1,7 @@
-"""The sampling methods of a draw, with their costs and obstacles."""
+"""The sampling methods of a draw, with their costs and obstacles.
+
+:file:`CONTRIBUTING.md` describes how to add one.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from torch_geometric_gsl.nn.sampler.plan import (
     rounded,
 )
 from torch_geometric_gsl.nn.sampler.targets import DrawnTargets
-from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum
+from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum, weighted_sum
 from torch_geometric_gsl.ops.dense import (
     dense_graph,
     perturbed_arrivals,
@@ -59,18 +62,18 @@ class Method(ABC):
 
     :meth:`graph` and :meth:`sum` draw for targets with at least one candidate. They
     respect the excluded source of each target, a null neighbour, and the index of the
-    first target, on which noise depends.
+    first target, on which noise depends. A graph of a batch is a call of its own.
     """
 
     name: ClassVar[str]
     fixed_cost: ClassVar[float]  # Fixed cost of a call, in proposals.
     #: Whether a draw keeps its first arrivals only, and a tail of the others.
     is_truncated: ClassVar[bool] = True
+    #: Whether it serves given edges.
+    takes_edges: ClassVar[bool] = False
 
     def obstacles(self, draw: Draw) -> list[str]:
-        """Return the reasons why this method cannot serve a draw."""
-        if draw.listed_by in ('edge_index', 'edge_weight'):
-            return ["'edge_index' is given, whose candidates are listed or race"]
+        """Return the reasons why this method cannot serve the options of a draw."""
         return []
 
     def drawbacks(self, draw: Draw) -> list[str]:
@@ -79,7 +82,12 @@ class Method(ABC):
 
     def reasons_against(self, draw: Draw) -> list[str]:
         """Return the obstacles, or the drawbacks if it is not asked for by name."""
-        return self.obstacles(draw) or (self.drawbacks(draw) if draw.is_auto else [])
+        obstacles = self.obstacles(draw)
+        if not self.takes_edges and draw.listed_by in ('edge_index', 'edge_weight'):
+            obstacles.append(
+                "'edge_index' is given, whose candidates are listed or race"
+            )
+        return obstacles or (self.drawbacks(draw) if draw.is_auto else [])
 
     @abstractmethod
     def target_cost(self, draw: Draw) -> float:
@@ -116,9 +124,10 @@ class Method(ABC):
     def graph(self, targets: DrawnTargets, generator: Generator) -> SampledGraph:
         """Return the graph."""
 
-    @abstractmethod
     def sum(self, targets: DrawnTargets, h: Tensor, generator: Generator) -> Tensor:
         """Sum messages over the graph."""
+        graph = self.graph(targets, generator)
+        return weighted_sum(h, *graph, targets.pairs.dst.size(0))
 
 
 class ArrivalMethod(Method):
@@ -156,6 +165,7 @@ class Race(ArrivalMethod):
 
     name = 'race'
     fixed_cost = 4e4
+    takes_edges = True
 
     def obstacles(self, draw: Draw) -> list[str]:
         bounds = draw.settings.bounds
@@ -231,9 +241,7 @@ class Dense(ArrivalMethod):
     name = 'dense'
     fixed_cost = 2e4
     is_truncated = False
-
-    def obstacles(self, draw: Draw) -> list[str]:
-        return []
+    takes_edges = True
 
     def drawbacks(self, draw: Draw) -> list[str]:
         if draw.fits_dense:
@@ -319,7 +327,7 @@ class Pool(Method):
     def obstacles(self, draw: Draw) -> list[str]:
         if not draw.settings.replace:
             return ["'replace' is False: draws of distinct neighbours"]
-        return super().obstacles(draw)
+        return []
 
     def drawbacks(self, draw: Draw) -> list[str]:
         num_pairs = draw.num_targets * (draw.num_listed or 0)
@@ -352,9 +360,8 @@ STREAM = Stream()
 POOL = Pool()
 #: The methods of `'auto'`, of one distribution; the first of equal cost is chosen.
 AUTO_METHODS: tuple[Method, ...] = (DENSE, RACE, STREAM, POOL)
-#: Methods of other distributions, which are only used by name.
+#: Methods of other distributions, which are only used by name: add one here.
 NAMED_METHODS: tuple[Method, ...] = ()
-#: All methods: add one here that has another law, and is only used by name.
 BY_NAME = {method.name: method for method in (*AUTO_METHODS, *NAMED_METHODS)}
 
 

@@ -51,7 +51,7 @@ class SamplingPlan(NamedTuple):
     r"""The sampling method of a call, and why it was chosen.
 
     Args:
-        method (str): :obj:`"dense"`, :obj:`"race"`, :obj:`"stream"` or :obj:`"pool"`.
+        method (str): The name of the method, such as :obj:`"race"`.
         reason (str): Why the other methods were not chosen.
         num_proposals (float or None): The mean number of proposals of a race, measured
             on 64 targets where scores are sharp, else an upper bound; 0 if all

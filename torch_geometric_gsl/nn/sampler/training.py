@@ -326,7 +326,7 @@ def choose(draw: Draw) -> SamplingPlan:
     """Plan the draw by the named method, or by the cheapest one that serves."""
     if not draw.is_auto:
         method = BY_NAME[draw.settings.method]
-        if reasons := method.obstacles(draw):
+        if reasons := method.reasons_against(draw):
             reason = '; '.join(reasons)
             raise ValueError(f"'method' cannot be {method.name!r}: {reason}")
         return method.make_plan(draw, f'as requested{_measured(draw)}')
