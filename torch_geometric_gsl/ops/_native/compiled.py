@@ -26,7 +26,15 @@ from torch import Tensor
 from torch_geometric_gsl._warnings import warn_caller
 from torch_geometric_gsl.ops.pair_scores import PairScores
 
-_FLAGS = ('-O3', '-std=c++17', '-fno-math-errno', '-fopenmp-simd', '-shared', '-fPIC')
+_FLAGS = (
+    '-O3',
+    '-std=c++17',
+    '-fno-math-errno',
+    '-fno-trapping-math',  # Conditions in loops become masks.
+    '-fopenmp-simd',
+    '-shared',
+    '-fPIC',
+)
 # Of the very processor, whose widest registers it takes.
 _NATIVE = '-mcpu' if platform.machine() in ('arm64', 'aarch64') else '-march'
 
