@@ -16,6 +16,7 @@ from torch_geometric_gsl._checks import (
     check_batch,
     check_count,
     check_probability,
+    check_value,
     check_vector,
 )
 from torch_geometric_gsl.nn.sampler.gumbel_knn_sampler import GumbelKNNSampler
@@ -81,12 +82,15 @@ class RowMask(NamedTuple):
         for name, value in (('group', self.group), ('order', self.order)):
             if value is not None:
                 check_vector(value, name, x)
+                # NaN is neither equal to itself nor ordered.
+                check_value(~value.isnan().any(), f"'{name}' must not contain NaN")
 
     def blocks(self, num_rows: int) -> list[range]:
         """Return the rows of each number of the batch."""
         if self.batch is None:
             return [range(num_rows)]
-        stops = self.batch.bincount().cumsum(0).tolist()
+        _, sizes = self.batch.unique_consecutive(return_counts=True)
+        stops = sizes.cumsum(0).tolist()
         return [range(*bounds) for bounds in pairwise([0, *stops])]
 
     def mask(self, block: range, rows: slice, device: torch.device) -> Tensor:
@@ -96,7 +100,7 @@ class RowMask(NamedTuple):
         mask = index[start:stop].unsqueeze(1) == index
         if self.group is not None:
             group = self.group[block.start : block.stop]
-            mask = group[start:stop].unsqueeze(1) == group
+            mask = mask | (group[start:stop].unsqueeze(1) == group)
         if self.order is not None:
             order = self.order[block.start : block.stop]
             mask = mask | (order[start:stop].unsqueeze(1) <= order)
@@ -173,7 +177,8 @@ class TableNeighbours(torch.nn.Module):
         if is_exported:
             check_absent(row_mask, 'batch, group or order', "by 'torch.export'")
         if is_exported and has_null and not self.training and not return_graph:
-            score = self._pairs(z).rows()
+            exact = self.sampler.similarity.exact_scores(z, self.sampler.factor)
+            score = exact._replace(excluded=self._pairs(z).excluded).rows()
             return self._weights(score, None).to(message.dtype) @ message, None
         if is_exported or (is_drawn and available > 0):
             out: Any = self.sampler.propagate(
@@ -207,8 +212,13 @@ class TableNeighbours(torch.nn.Module):
             z = full_precision(z)
         else:
             z = full_precision(z[0]), full_precision(z[1])
+        similarity = self.sampler.similarity
+        # Single precision would not rank near rows.
+        score_pairs = (
+            similarity.pair_scores if self.training else similarity.exact_scores
+        )
         with torch.autocast(message.device.type, enabled=False):
-            pairs = self.sampler.similarity.pair_scores(z, self.sampler.factor)
+            pairs = score_pairs(z, self.sampler.factor)
             if is_distance(pairs) and self.sampler.null_score is None:
                 pairs = distances_as_dots(pairs)
         blocks = [range(pairs.dst.size(0))]
