@@ -67,6 +67,8 @@ class LabelEmbedding(torch.nn.Module):
         if y.is_floating_point():
             values = y.view(-1, width)
             is_known = ~values.isnan().any(dim=1, keepdim=True)
+            is_finite = ~values.isinf().any()
+            check_value(is_finite, "'y' must be finite, or NaN where unknown")
             values = values.nan_to_num()
         else:
             check_value(
@@ -113,7 +115,13 @@ class ColumnEncoder(torch.nn.Module):
         check_count(num_frequencies, 'num_frequencies', minimum=0)
         check_count(embedding_channels, 'embedding_channels')
         columns = range(in_channels) if periodic_columns is None else periodic_columns
-        self.periodic_columns = list(columns) if num_frequencies > 0 else []
+        columns = list(columns)
+        if not {*columns} <= {*range(in_channels)} or len({*columns}) < len(columns):
+            raise ValueError(
+                f"'periodic_columns' must hold distinct numbers of the {in_channels} "
+                f'columns (got {columns})'
+            )
+        self.periodic_columns = columns if num_frequencies > 0 else []
         num_columns = len(self.periodic_columns)
         self.periodic: torch.nn.Module | None = None
         if num_columns > 0:

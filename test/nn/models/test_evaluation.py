@@ -89,7 +89,7 @@ def test_a_table_net_is_left_as_it_was(tmp_path):
     repr(net)
     with pytest.raises(ValueError, match='channels'):
         net(NEW[:, :3])
-    with pytest.raises(ValueError, match='one per row'):
+    with pytest.raises(ValueError, match='one label for each'):
         net.index(X, torch.zeros(3))
     assert digest(net) == before
 

@@ -64,7 +64,9 @@ def test_unknown_labels():
     with pytest.raises(ValueError, match=r'one label for each of the 30 sources'):
         net(x, y[:5])
     for wrong in (y[:5], torch.cat([y, y])):
-        with pytest.raises(ValueError, match=r"'y' must have 30 labels, one per row"):
+        with pytest.raises(
+            ValueError, match="'y' must have one label for each of the 30"
+        ):
             net.index(x, wrong)
 
 
@@ -175,6 +177,8 @@ BAD_VECTORS = [
     ('group', torch.zeros(1).long(), ValueError, "'group' must have one entry"),
     ('group', [0] * 20, TypeError, "'group' must be a torch.Tensor"),
     ('order', torch.zeros(20, 1), ValueError, r"'order' must have shape \[num_nodes\]"),
+    ('group', torch.full((20,), torch.nan), ValueError, "'group' must not contain NaN"),
+    ('order', torch.full((20,), torch.nan), ValueError, "'order' must not contain NaN"),
 ]
 
 
@@ -198,6 +202,16 @@ def test_bad_rows_and_options():
             method(x[:, :2])
         with pytest.raises(TypeError, match=r"'x' has torch\.float64"):
             method(x.double())
+    y = torch.zeros(20)
+    y[3] = torch.inf
+    for call in (net, net.index):
+        with pytest.raises(ValueError, match="'y' must be finite, or NaN where"):
+            call(x, y)
+    with pytest.raises(TypeError, match=r"'y' must hold classes .* \(got int\)"):
+        net.index(x, 5)
+    for columns in ([3], [1, 1], [-1], [0.5]):
+        with pytest.raises(ValueError, match="'periodic_columns' must hold distinct"):
+            TableNet(3, 8, 1, periodic_columns=columns)
     with pytest.raises(ValueError, match="'graph_dropout' must lie in"):
         TableNet(3, 8, 1, graph_dropout=1.5)
     with pytest.raises(ValueError, match="'num_blocks' must be at least 0"):
@@ -221,3 +235,10 @@ def test_distances_under_autocast(similarity):
     with torch.autocast('cpu', torch.bfloat16):
         distance = net.distance_to_sources(x)
     torch.testing.assert_close(distance, expected, atol=0.2, rtol=0.01)
+
+
+def test_numbers_of_a_batch_are_labels():
+    net, (x, y) = make(), draw_rows()
+    ids = torch.arange(len(x)) * 3 // len(x)
+    expected = net(x, y, batch=ids)
+    torch.testing.assert_close(net(x, y, batch=ids * 10**12), expected)

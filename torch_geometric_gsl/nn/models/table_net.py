@@ -285,8 +285,8 @@ class TableNet(RowIndexMixin, SavedModel):
         if self.graph == 'none':
             return self
         size = x.size(0)
-        if y is not None and len(y) != size:
-            raise ValueError(f"'y' must have {size} labels, one per row (got {len(y)})")
+        if y is not None:
+            self.label.encode(y, size)  # Raises before anything is computed.
         with evaluation_at_full_precision(self, x) as model:
             like = model.head.weight
             key = like.new_empty(size, model.lin_key.out_features)
