@@ -330,3 +330,12 @@ def test_what_comes_by_row_is_a_pair(name, value):
     text = f"'{name}' must be a pair like 'x' \\(got a Tensor\\)"
     with pytest.raises(TypeError, match=text):
         net((draw_rows(), draw_rows(3)), **{name: value})
+
+
+def test_a_call_that_fails_does_not_count_as_training():
+    net = make().train()
+    x = draw_rows()
+    net(x)
+    with pytest.raises(ValueError, match="'x' must have"):
+        net(torch.randn(3 * len(x), x.size(1) + 1))
+    net.eval()(x)  # Without a warning of fewer rows than in training.

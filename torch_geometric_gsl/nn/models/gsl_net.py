@@ -276,6 +276,8 @@ class GSLNet(AnchorMixin, RowIndexMixin, NodeClassifier):
             if hidden is not None and layer < last_layer:
                 src = hidden[layer].to(dst.dtype)  # Lower under autocast.
         out = self._apply_readout(dst, batch)
+        if self.training and batch is None:
+            self._note_num_trained(x)
         return (out, graphs) if return_graph else out
 
     def index(

@@ -84,16 +84,13 @@ class RowIndexMixin(torch.nn.Module):
         return getattr(self, f'index_{name}', None)
 
     def _check_num_rows(self, x: Any, has_edges: bool = False) -> None:
-        """Record the number of training rows; warn of fewer in evaluation."""
+        """Warn of fewer rows in evaluation than in training."""
         is_eager = not torch.compiler.is_compiling() and not is_exporting()
-        if not is_eager or not isinstance(x, Tensor):
+        if self.training or not is_eager or not isinstance(x, Tensor):
             return
         trained = self._num_trained
         count = x.size(0)
-        if self.training:
-            if trained != count:  # Assignments to a module are slow.
-                self._num_trained = count
-        elif trained is not None and count < trained:
+        if trained is not None and count < trained:
             edges = ', with the edges of both' if has_edges else ''
             warn_caller(
                 f"'x' has {count} rows after training on {trained}, and neighbours are "
@@ -101,6 +98,13 @@ class RowIndexMixin(torch.nn.Module):
                 f"(x_train, x), or call 'model.index(x_train)' once{edges}",
                 NewRowsWarning,
             )
+
+    def _note_num_trained(self, x: Any) -> None:
+        """Record the number of rows of a call in training mode that succeeded."""
+        if torch.compiler.is_compiling() or not isinstance(x, Tensor):
+            return
+        if self._num_trained != x.size(0):  # Assignments to a module are slow.
+            self._num_trained = x.size(0)
 
     def _indexed(
         self, x: Any, batch: Any, checks_num_rows: bool = True, has_edges: bool = False
