@@ -53,7 +53,9 @@ def squared_distance(u: Tensor, v: Tensor) -> Tensor:
 
 def max_square(dtype: torch.dtype) -> float:
     """Return the largest squared distance; larger ones are clamped."""
-    return _MAX_DOUBLE_SQUARE if dtype == torch.float64 else MAX_SQUARE
+    if dtype == torch.float64:
+        return _MAX_DOUBLE_SQUARE
+    return min(MAX_SQUARE, torch.finfo(dtype).max)
 
 
 def squared_distance_matrix(u: Tensor, v: Tensor) -> Tensor:

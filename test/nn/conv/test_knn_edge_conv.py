@@ -128,3 +128,11 @@ def test_bad_options(options, error, text):
 def test_bad_compared_rows(x, z, error, text):
     with pytest.raises(error, match=text):
         KNNEdgeConv(network(), 5)(x, z=z)
+
+
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
+def test_temperatures_in_half_precision(dtype):
+    conv = KNNEdgeConv(torch.nn.Linear(6, 4), k=3, tau=0.5).to(dtype)
+    out = conv(torch.randn(20, 3).to(dtype))
+    assert out.dtype == dtype
+    assert out.isfinite().all()
