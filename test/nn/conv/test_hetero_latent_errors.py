@@ -117,3 +117,17 @@ def test_options_of_all_relations(name):
     text = rf"'{name}' is an option of all relations \(got one of \('doc', 'has'"
     with pytest.raises(TypeError, match=text):
         HeteroLatentGraphConv(5, 8, relations)
+
+
+@pytest.mark.parametrize(
+    ('options', 'text'),
+    [
+        ({'generator': 3}, "'generator' must be a torch.Generator"),
+        ({'edge_weight_dict': {HAS: torch.ones(2).double()}}, "needs 'edge_index'"),
+    ],
+)
+def test_types_without_nodes_are_checked_as_others(options, text):
+    conv = make([HAS], similarity='linear')
+    x = {'doc': X['doc'][:0], 'word': X['word']}
+    with pytest.raises((TypeError, ValueError), match=text):
+        conv(x, **options)

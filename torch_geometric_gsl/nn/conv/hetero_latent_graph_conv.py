@@ -15,8 +15,10 @@ from torch_geometric_gsl._checks import (
     Ends,
     check_edge_index,
     check_edge_types,
+    check_edge_weight,
     check_features,
     check_flag,
+    check_generator,
     check_option,
     check_type,
 )
@@ -226,13 +228,12 @@ class HeteroLatentGraphConv(HeteroConv):
         graphs: dict[EdgeType, Any] = {}
         for relation in relations:
             conv: Any = self.convs[relation]
-            args = x[relation], edges.get(relation)
+            args = x[relation], edges.get(relation), weights.get(relation)
             if Ends.of(x[relation]).src.size(0) == 0:
-                out, graph = _sum_without_sources(conv, *args)
+                out, graph = _sum_without_sources(conv, *args, generator)
             else:
                 out = conv(
                     *args,
-                    weights.get(relation),
                     batch.get(relation),
                     z=z.get(relation),
                     generator=generator,
@@ -298,7 +299,11 @@ def _rows_by_relation(
 
 
 def _sum_without_sources(
-    conv: Any, x: Features, edge_index: Tensor | None
+    conv: Any,
+    x: Features,
+    edge_index: Tensor | None,
+    edge_weight: Tensor | None,
+    generator: torch.Generator | None,
 ) -> tuple[Tensor, Any]:
     """Return zeros and no edges: without sources there are no messages."""
     x_src, x_dst, _ = conv._check_rows(x)
@@ -307,4 +312,7 @@ def _sum_without_sources(
         apply_linear(conv.lin_dst, x_dst)
     if edge_index is not None:
         check_edge_index(edge_index, h, x_dst)
+    if edge_weight is not None:
+        check_edge_weight(edge_weight, edge_index, h)
+    check_generator(generator, h.device)
     return h.new_zeros(x_dst.size(0), conv.out_channels), empty_graph(h)
