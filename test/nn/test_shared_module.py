@@ -169,3 +169,8 @@ def test_a_compiled_net_shares_its_sampler():
     with torch.no_grad():
         net.convs[0].sampler.log_scale += 1
     torch.testing.assert_close(compiled(x), net(x))
+
+
+def test_what_has_no_sampler_lends_none():
+    with pytest.raises(TypeError, match=r"'other' must be a layer with a .* \(got int"):
+        LatentGraphConv(4, 4).share_sampler(3)

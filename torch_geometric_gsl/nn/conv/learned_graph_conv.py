@@ -185,6 +185,7 @@ class LearnedGraphConv(torch.nn.Module):
         those of the other layer. :obj:`conv.sampler = copy.deepcopy(conv.sampler)`
         gives this layer its own.
         """
+        check_type(other, LearnedGraphConv, 'other', 'a layer with a sampler')
         share_module(self, 'sampler', other)
 
     def _check_rows(self, x: Features) -> Ends:
