@@ -193,3 +193,25 @@ def test_a_model_is_loaded_after_an_export(tmp_path):
     model.save(tmp_path / 'model.pt')
     assert type(GSLNet.load(tmp_path / 'model.pt')) is GSLNet
     assert program is not None  # Which keeps the classes of the trace alive.
+
+
+def test_a_program_tells_near_rows_apart():
+    x = torch.tensor([1.0, 2, 3]) + 1e-3 * torch.randn(150, 3, generator=seeded())
+    h = torch.eye(150)
+    layer = LatentGraphConv(3, 3, 'linear', eval_k=5, bias=False).eval()
+    with torch.no_grad():
+        layer.lin.weight.copy_(torch.eye(3))
+    graph = layer.sampler(x)
+
+    class Sum(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.sampler = layer.sampler
+
+        def forward(self, x, h):
+            return self.sampler.propagate(x, h)
+
+    weight = export(Sum().eval(), (x, h)).module()(x, h)
+    source, target = graph.edge_index
+    torch.testing.assert_close(weight[target, source], graph.edge_weight)
+    assert int((weight > 0).sum()) == source.numel()

@@ -124,3 +124,9 @@ def test_diagnostics_tell_its_share():
     summary = describe_model(module, x)
     assert 'null neighbour' in str(summary)
     torch.testing.assert_close(summary.layers[0].null, expected, atol=1e-5, rtol=0)
+
+
+def test_the_present_score_is_shown():
+    sampler = make(k=2, null_score=1.0)
+    sampler.null_score.data.fill_(2.5)
+    assert 'null_score=2.5' in repr(sampler)

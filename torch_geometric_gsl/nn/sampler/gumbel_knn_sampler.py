@@ -389,7 +389,7 @@ class GumbelKNNSampler(torch.nn.Module):
             unsupported: dict[str, Any] = {'edge_index': edge_index, 'batch': batch}
             unsupported |= {'edge_weight': edge_weight, 'rows': rows}
             unsupported |= {'return_graph': return_graph or None}
-            pairs, settings = self._begin(x)
+            pairs, settings = self._begin(x, in_double=self.num_nearest is not None)
             return exported_sum(h, pairs, settings, self.training, unsupported)
         candidates = edge_index, edge_weight, batch, rows
         pairs, targets = self._assign(x, candidates, generator)
@@ -551,7 +551,8 @@ class GumbelKNNSampler(torch.nn.Module):
         """
         if not isinstance(x, Ends):  # A layer has checked its own.
             check_not_batched(self, x, self.parameters())
-        null, similarity = self.null_score, self.similarity
+        null = self.null_score
+        similarity = self.similarity
         score = similarity.exact_scores if in_double else similarity.pair_scores
         pairs = score(x, self.factor)
         for parameter in (self.log_scale, null):
@@ -586,13 +587,16 @@ class GumbelKNNSampler(torch.nn.Module):
 
     def describe_options(self) -> str:
         r"""Return the options as text, without those that equal the defaults. A learned
-        scale has its present value.
+        scale and null score have their present values.
         """
-        scale, text = self.scale, f'k={self.k}, tau={self.tau}'
+        scale = self.scale
+        null_score = self.initial_null
         if self.log_scale is not None and not self.log_scale.is_meta:
             scale = float(f'{torch.as_tensor(self.factor).item():.4g}')
-        text += f', scale={scale}'
-        shown = vars(self) | {'null_score': self.initial_null}
+        if self.null_score is not None and not self.null_score.is_meta:
+            null_score = float(f'{self.null_score.item():.4g}')
+        text = f'k={self.k}, tau={self.tau}, scale={scale}'
+        shown = vars(self) | {'null_score': null_score}
         for name, option in signature(GumbelKNNSampler).parameters.items():
             if option.kind is option.KEYWORD_ONLY and shown[name] != option.default:
                 text += f', {name}={shown[name]!r}'
