@@ -167,3 +167,29 @@ def test_parameters_on_another_device(method, options):
             call(X)
     with pytest.raises(ValueError, match=text):
         sampler.propagate(X, X)
+
+
+def test_edges_are_checked_before_their_weights():
+    sampler, weight = make(k=1), torch.ones(1).double()
+    x = normal(5, 6)
+    with pytest.raises(TypeError, match="'edge_index' must be a"):
+        sampler(x, [[0], [1]], weight)
+    with pytest.raises(
+        ValueError, match=r"'edge_index' must have shape \[2, num_edges"
+    ):
+        sampler(x, torch.tensor([0]), weight)
+
+
+@pytest.mark.parametrize('form', ['all', 'batch', 'edges'])
+def test_evaluation_needs_no_candidates_of_draws(form):
+    x = normal(5, 6)
+    every = torch.ones(5, 5).nonzero().t()
+    kwargs = {'batch': {'batch': torch.zeros(5).long()}, 'edges': {'edge_index': every}}
+    kwargs = kwargs.get(form, {})
+    sampler = make(k=9, replace=False, eval_k=2)
+    with pytest.raises(ValueError, match="'k' must not exceed"):
+        sampler(x, **kwargs)
+    assert sampler.eval()(x, **kwargs).edge_index.shape == (2, 10)
+    same = make(k=9, replace=False).eval()
+    with pytest.raises(ValueError, match="'k' must not exceed"):
+        same(x, **kwargs)

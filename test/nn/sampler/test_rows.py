@@ -166,3 +166,40 @@ def test_equal_rows_have_the_neighbours_of_a_call_for_all(similarity):
     (source, target), _ = sampler(x)
     edges, _ = sampler(x, rows=(0, 37))
     assert torch.equal(edges[0], source[target < 37])
+
+
+@torch.no_grad()  # Else a call in training mode warns.
+def test_no_candidates():
+    sampler = GumbelKNNSampler(LinearSimilarity(8), k=2, loop=False)
+    x = torch.randn(6, 8)
+    for training in (True, False):
+        sampler.train(training)
+        pair = x[:0], x
+        out = sampler.propagate(pair, x[:0], rows=(2, 5))
+        assert_close(out, torch.zeros(3, 8))
+        out, graph = sampler.propagate(pair, x[:0], rows=(2, 5), return_graph=True)
+        assert out.shape == (3, 8)
+        assert graph.edge_index.size(1) == 0
+        assert sampler.propagate(x[:1], x[:1], rows=(0, 0)).shape == (0, 8)
+
+
+@pytest.mark.parametrize(
+    ('rows', 'error', 'text'),
+    [
+        ((0, 7), ValueError, "'x' must hold the targets 0 to 7 of 'rows' .got 5 rows"),
+        ((0, 11), ValueError, "'rows' must lie between 0 and the number of targets"),
+        ('ab', TypeError, "'rows' must be a pair of integers"),
+    ],
+)
+@pytest.mark.parametrize('is_pair', [True, False])
+def test_gathered_rows_are_those_of_the_range(is_pair, rows, error, text):
+    sampler = GumbelKNNSampler(LinearSimilarity(8), k=2)
+    x = torch.randn(10, 8)
+    features = (x, x[:5]) if is_pair else x[:5]
+    with pytest.raises(error, match=text):
+        sampler.propagate(
+            features,
+            x if is_pair else x[:5],
+            rows=rows,
+            gather=lambda part: torch.cat([part, part]),
+        )

@@ -49,6 +49,11 @@ class Assignment(ABC):
     settings: Settings
     cache: RowCache
 
+    @property
+    def num_required(self) -> int:
+        """Return the number of candidates that a target needs without replacement."""
+        return self.settings.k
+
     @abstractmethod
     def of_graph(
         self, pairs: PairScores, first_source: int = 0, first_target: int = 0
@@ -77,6 +82,8 @@ class Assignment(ABC):
         """Check the candidates of a call, and assign each target to a group."""
         pairs = self.pairs
         num_targets = pairs.dst.size(0)
+        if edge_index is not None:
+            check_edge_index(edge_index, pairs.src, pairs.dst)
         if edge_weight is not None:
             check_edge_weight(edge_weight, edge_index, pairs.src)
         if rows is not None:
@@ -94,8 +101,10 @@ class Assignment(ABC):
         available = pairs.src.size(0) - int(not self.settings.loop)
         if num_targets > 0 and not self.settings.replace:
             # With replacement, draws may repeat candidates.
-            check_candidate_count(self.settings.k, available)
+            check_candidate_count(self.num_required, available)
         if num_targets == 0 or available <= 0:
+            if rows is not None:
+                pairs = pairs.block(slice(*rows))
             return TargetGroups(pairs, [])
         targets = self.of_graph(pairs)
         if rows is not None:
@@ -107,8 +116,8 @@ class Assignment(ABC):
         self, edge_index: Any, edge_weight: Tensor | None, ids: GraphIds | None
     ) -> TargetGroups:
         """Assign targets with given candidates."""
-        pairs, settings = self.pairs, self.settings
-        check_edge_index(edge_index, pairs.src, pairs.dst)
+        pairs = self.pairs
+        settings = self.settings
         if ids is not None:
             check_one_graph(edge_index, ids)
         prior: Tensor | None = None
@@ -121,10 +130,10 @@ class Assignment(ABC):
         size = torch.bincount(target, minlength=pairs.dst.size(0))
         if not settings.replace and size.numel() > 0:
             check_value(
-                size.min() >= settings.k,
+                size.min() >= self.num_required,
                 "'k' must not exceed the candidates of any target if replace=False",
                 got=lambda: (
-                    f'k={settings.k}, but target {int(size.argmin())} has '
+                    f'k={self.num_required}, but target {int(size.argmin())} has '
                     f'{int(size.min())}'
                 ),
             )
@@ -135,7 +144,8 @@ class Assignment(ABC):
     @disable_compile
     def _of_batch(self, ids: GraphIds) -> TargetGroups:
         """Assign the graphs of a batch: list small ones, take large ones one by one."""
-        pairs, settings = self.pairs, self.settings
+        pairs = self.pairs
+        settings = self.settings
         num_graphs = 1 + max((int(i[-1]) for i in ids if i.numel()), default=-1)
         counts = [torch.bincount(i, minlength=num_graphs) for i in ids]
         sizes = list(zip(*(count.tolist() for count in counts), strict=True))
@@ -143,9 +153,11 @@ class Assignment(ABC):
             for graph, (num_src, num_dst) in enumerate(sizes):
                 if num_dst > 0:
                     available = num_src - int(not settings.loop)
-                    check_candidate_count(settings.k, available, f' of graph {graph}')
+                    where = f' of graph {graph}'
+                    check_candidate_count(self.num_required, available, where)
         are_listed = self.are_listed(sizes)
-        size, graph_of_target = counts[0], ids[1]
+        size = counts[0]
+        graph_of_target = ids[1]
         start = size.cumsum(0) - size
         num_listed = size * size.new_tensor(are_listed)
         candidates = Candidates(start[graph_of_target], num_listed[graph_of_target])
@@ -235,15 +247,22 @@ def gather_rows(
     if rows is None:
         raise ValueError("'gather' needs 'rows' (got None)")
     ends = Ends.of(x)
-    if not ends.is_pair:
-        sources = gather(ends.src)
-        h = sources if h is ends.src else gather(h)
+    src, dst, is_pair = ends
+    # Rows of width zero are counted, and no number is sent.
+    counted = dst.new_empty(dst.size(0), 0) if is_pair else src
+    sources = gather(counted)
+    num_targets = sources.size(0)
+    _check_rows(rows, num_targets)
+    start, stop = rows
+    if dst.size(0) != stop - start:
+        raise ValueError(
+            f"'x' must hold the targets {start} to {stop} of 'rows' "
+            f'(got {dst.size(0)} rows)'
+        )
+    if not is_pair:
+        h = sources if h is src else gather(h)
         ends = Ends(sources, sources, is_pair=False)
     else:
-        src, dst, _ = ends
-        # Rows of width zero are counted, and no number is sent.
-        num_targets = gather(dst.new_empty(dst.size(0), 0)).size(0)
-        start, stop = rows
         if depends_on_all_targets(num_targets, src.size(0)):
             # The bounds of draws have no gradient.
             targets = gather(dst.detach())

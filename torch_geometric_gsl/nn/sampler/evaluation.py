@@ -18,7 +18,12 @@ from torch_geometric_gsl.nn.sampler.candidates import (
     exclude_loops,
 )
 from torch_geometric_gsl.nn.sampler.options import Settings
-from torch_geometric_gsl.nn.sampler.targets import GraphTargets, ListedTargets, Targets
+from torch_geometric_gsl.nn.sampler.targets import (
+    Generator,
+    GraphTargets,
+    ListedTargets,
+    Targets,
+)
 from torch_geometric_gsl.ops.aggregate import weighted_sum
 from torch_geometric_gsl.ops.dense import dense_graph
 from torch_geometric_gsl.ops.edges import Candidates
@@ -34,8 +39,6 @@ from torch_geometric_gsl.ops.pair_scores import PairScores
 from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.typing import SampledGraph
 
-Generator = torch.Generator | None
-
 # Larger graphs are not listed in evaluation mode (1.3 GB).
 MOST_LISTED = 2**26
 # An estimate from fewer sources is too noisy.
@@ -48,6 +51,12 @@ class SampledEvaluationWarning(UserWarning):
 
 class EvaluationAssignment(Assignment):
     """Assign targets to groups whose neighbours all have noise-free weights."""
+
+    @property
+    def num_required(self) -> int:
+        # As many as in training, unless `eval_k` is another number.
+        settings = self.settings
+        return settings.k if settings.num_nearest == settings.k else 0
 
     def of_graph(
         self, pairs: PairScores, first_source: int = 0, first_target: int = 0
@@ -86,7 +95,8 @@ class EvaluatedGraph(GraphTargets):
     settings: Settings
 
     def edges(self, generator: Generator) -> SampledGraph:
-        k, pairs = self.settings.num_nearest, self.pairs
+        k = self.settings.num_nearest
+        pairs = self.pairs
         if k is None:
             return self._all_edges()
         graph = nearest_graph(pairs, k, self.settings.tau)
@@ -114,8 +124,11 @@ class EvaluatedGraph(GraphTargets):
 
     def _all_edges(self) -> SampledGraph:
         """List the pairs that are summed over: all, or a sample."""
-        pairs, tau, count = self.pairs, self.settings.tau, self.num_samples
-        num_sources, total = pairs.src.size(0), self.num_targets
+        pairs = self.pairs
+        tau = self.settings.tau
+        count = self.num_samples
+        num_sources = pairs.src.size(0)
+        total = self.num_targets
         if total * min(count, num_sources) > MOST_LISTED:
             raise ValueError(
                 f"'eval_k' must be a number, such as 96, to list the graph of {total} "
@@ -141,7 +154,9 @@ class EvaluatedGraph(GraphTargets):
 
     def _sum_over_all(self, h: Tensor) -> Tensor:
         """Sum messages over all sources: exactly, or from a sample."""
-        pairs, tau, count = self.pairs, self.settings.tau, self.num_samples
+        pairs = self.pairs
+        tau = self.settings.tau
+        count = self.num_samples
         num_sources = pairs.src.size(0)
         if count >= num_sources:
             return noise_free_sum(h, pairs, tau)
