@@ -109,7 +109,8 @@ def _relax_all(
         if torch.is_grad_enabled() and len(blocks) > _KEPT_BLOCKS:
             # The inputs of the scores are recomputed in the backward pass.
             score_block = recomputed(_block_scores)
-    weights, sums = [], []
+    weights = []
+    sums = []
     for value, pairs, arrivals, tail, late_src, late_h in blocks:
         scores = score_block(value, pairs, arrivals, tail, late_src)
         weight, late_weight = relax(

@@ -247,7 +247,8 @@ def sample_targets(pairs: PairScores, options: DrawOptions) -> Sample:
     count = pairs.dst.size(0)
     target = torch.arange(0, count, -(-count // _NUM_SAMPLED), device=pairs.dst.device)
     sample = pairs.take(target)
-    log_total, accepted = [], []
+    log_total = []
+    accepted = []
     # Small blocks, whose memory is used again instead of fetched anew.
     bytes_per_row = 8 * pairs.src.size(0) * pairs.dst.element_size()
     for rows in row_blocks(target.numel(), bytes_per_row):

@@ -70,12 +70,13 @@ def nearest_candidates(
     """
     is_candidate = score != -torch.inf
     rank = (score if rank is None else rank).detach()[is_candidate]
-    logit, edge_index = score[is_candidate] / tau, edge_index[:, is_candidate]
-    edges, weight = edge_index, logit
+    logit = score[is_candidate] / tau
+    edge_index = edge_index[:, is_candidate]
+    is_near: Tensor | slice = slice(None)
     if k is not None:
         is_near = rank_in_group(rank, edge_index[1]) < k
-        edges, weight = edge_index[:, is_near], logit[is_near]
-    weight = softmax(weight, edges[1], num_nodes=num_targets)
+    edges = edge_index[:, is_near]
+    weight = softmax(logit[is_near], edges[1], num_nodes=num_targets)
     if null is not None:
         null_share = candidate_null_share(logit, edge_index[1], null / tau, num_targets)
         weight = weight * (1 - null_share)[edges[1]].to(weight.dtype)

@@ -26,7 +26,7 @@ from torch_geometric_gsl.nn.sampler.plan import (
     TruncatedRaceWarning,
     rounded,
 )
-from torch_geometric_gsl.nn.sampler.targets import DrawnTargets
+from torch_geometric_gsl.nn.sampler.targets import DrawnTargets, Generator
 from torch_geometric_gsl.ops.aggregate import drawn_graph, drawn_sum, weighted_sum
 from torch_geometric_gsl.ops.dense import (
     dense_graph,
@@ -41,8 +41,6 @@ from torch_geometric_gsl.ops.relax import Arrivals
 from torch_geometric_gsl.ops.scan import SCAN_FACTOR, stream_arrivals
 from torch_geometric_gsl.ops.tail import Tail, draw_tail
 from torch_geometric_gsl.typing import SampledGraph
-
-Generator = torch.Generator | None
 
 # Costs, in proposals of a race.
 _SLOW = 5.0  # A proposal without a kernel (custom formula or half precision).
@@ -184,7 +182,8 @@ class Race(ArrivalMethod):
         return super().total_cost(draw) + (_BOUNDS_SEARCH if is_searched else 0)
 
     def target_cost(self, draw: Draw) -> float:
-        options, expected = draw.options, draw.num_expected
+        options = draw.options
+        expected = draw.num_expected
         edges = _EDGE * options.num_tail
         if expected is None:
             expected = float(options.num_arrivals)

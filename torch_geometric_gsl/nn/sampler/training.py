@@ -40,6 +40,7 @@ from torch_geometric_gsl.nn.sampler.plan import (
 from torch_geometric_gsl.nn.sampler.row_cache import RowCache
 from torch_geometric_gsl.nn.sampler.targets import (
     DrawnTargets,
+    Generator,
     GraphTargets,
     ListedTargets,
     Targets,
@@ -55,8 +56,6 @@ from torch_geometric_gsl.ops.relax import DrawOptions
 from torch_geometric_gsl.ops.runtime import disable_compile
 from torch_geometric_gsl.ops.tail import group_size
 from torch_geometric_gsl.typing import SampledGraph
-
-Generator = torch.Generator | None
 
 
 class TrainingAssignment(Assignment):
