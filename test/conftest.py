@@ -7,6 +7,9 @@ from hypothesis import settings
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+# For plain calls of pytest: the Makefile sets it, too.
+os.environ.setdefault('MPLBACKEND', 'Agg')
+
 _SHARED = Path(__file__).parents[2] / 'shared' / 'data'
 
 # The same examples in every run: a failure that one sees is one that all see.
