@@ -324,6 +324,8 @@ class NodeFormer(RowIndexMixin, NodeClassifier):
             out = layer(source, source, source_sizes, generator)
             source = self._drop(norm(out + source), generator)
             h = source if src is None else h
+        if self.training and batch is None:
+            self._note_num_trained(x)
         return apply_linear(self.lin_out, h)
 
     def _embed(self, x: Tensor, generator: torch.Generator | None) -> Tensor:

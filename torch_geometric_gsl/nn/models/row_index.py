@@ -109,7 +109,10 @@ class RowIndexMixin(torch.nn.Module):
     def _indexed(
         self, x: Any, batch: Any, checks_num_rows: bool = True, has_edges: bool = False
     ) -> Tensor | None:
-        """Return the first indexed tensor if a call uses it; warn of unused ones."""
+        """Return the first indexed tensor if a call uses it; warn of unused ones.
+
+        A call in training mode ends with :meth:`_note_num_trained`.
+        """
         if batch is not None:
             return None
         indexed = self._index_tensor(self._INDEXED[0])
