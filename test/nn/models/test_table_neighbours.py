@@ -205,6 +205,7 @@ def test_near_rows_are_told_apart_under_masks(options, mask):
     x = torch.randn(60, 1, 6) + 1e-3 * torch.randn(60, 20, 6)
     x = x.view(-1, 6)
     _, graph = net(x, torch.zeros(1200), return_graph=True, **MASKS[mask](1200))
+    assert graph.edge_weight.dtype == torch.float32
     z = net.keys(x).double()
     if 'similarity' in options:
         z = F.normalize(z)

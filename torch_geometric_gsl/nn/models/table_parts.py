@@ -246,7 +246,8 @@ class TableNeighbours(torch.nn.Module):
                 if return_graph:
                     edges = weight.nonzero().t().flip(0) + block.start
                     edges[1] += rows.start
-                    graphs.append(SampledGraph(edges, weight[weight != 0]))
+                    listed = weight[weight != 0].to(Ends.of(z).src.dtype)
+                    graphs.append(SampledGraph(edges, listed))
         total = torch.cat(totals)
         if not return_graph:
             return total, None
