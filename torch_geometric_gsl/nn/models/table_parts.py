@@ -100,7 +100,7 @@ class RowMask(NamedTuple):
         mask = index[start:stop].unsqueeze(1) == index
         if self.group is not None:
             group = self.group[block.start : block.stop]
-            mask = mask | (group[start:stop].unsqueeze(1) == group)
+            mask = group[start:stop].unsqueeze(1) == group
         if self.order is not None:
             order = self.order[block.start : block.stop]
             mask = mask | (order[start:stop].unsqueeze(1) <= order)
@@ -177,8 +177,7 @@ class TableNeighbours(torch.nn.Module):
         if is_exported:
             check_absent(row_mask, 'batch, group or order', "by 'torch.export'")
         if is_exported and has_null and not self.training and not return_graph:
-            exact = self.sampler.similarity.exact_scores(z, self.sampler.factor)
-            score = exact._replace(excluded=self._pairs(z).excluded).rows()
+            score = self._pairs(z, in_double=True).rows()
             return self._weights(score, None).to(message.dtype) @ message, None
         if is_exported or (is_drawn and available > 0):
             out: Any = self.sampler.propagate(
@@ -336,9 +335,11 @@ class TableNeighbours(torch.nn.Module):
                 single = Sources.of(pairs.src).single()
                 self._prepared = PreparedSources(key, pairs.src, single)
 
-    def _pairs(self, z: Features) -> PairScores:
+    def _pairs(self, z: Features, *, in_double: bool = False) -> PairScores:
         """Return the scores of all pairs on demand; no row is its own source."""
-        pairs = self.sampler.similarity.pair_scores(z, self.sampler.factor)
+        similarity = self.sampler.similarity
+        score_pairs = similarity.exact_scores if in_double else similarity.pair_scores
+        pairs = score_pairs(z, self.sampler.factor)
         if not isinstance(z, Tensor):
             return pairs
         return pairs._replace(excluded=torch.arange(z.size(0), device=z.device))
@@ -358,8 +359,7 @@ class TableNeighbours(torch.nn.Module):
             ranks = pairs.detach()
             if not is_distance(ranks):
                 # Single precision would not tell the cosines of near rows apart.
-                exact = self.sampler.similarity.exact_scores(z, self.sampler.factor)
-                ranks = exact._replace(excluded=pairs.excluded)
+                ranks = self._pairs(z, in_double=True)
             ranks = ranks._replace(memory=_RANKING_BUDGET)
             source = best_sources(ranks, k, single)
             return source, pairs.listed(source)

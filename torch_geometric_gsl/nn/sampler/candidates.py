@@ -249,9 +249,8 @@ def gather_rows(
     ends = Ends.of(x)
     src, dst, is_pair = ends
     # Rows of width zero are counted, and no number is sent.
-    counted = dst.new_empty(dst.size(0), 0) if is_pair else src
-    sources = gather(counted)
-    num_targets = sources.size(0)
+    gathered = gather(dst.new_empty(dst.size(0), 0) if is_pair else src)
+    num_targets = gathered.size(0)
     _check_rows(rows, num_targets)
     start, stop = rows
     if dst.size(0) != stop - start:
@@ -260,8 +259,8 @@ def gather_rows(
             f'(got {dst.size(0)} rows)'
         )
     if not is_pair:
-        h = sources if h is src else gather(h)
-        ends = Ends(sources, sources, is_pair=False)
+        h = gathered if h is src else gather(h)
+        ends = Ends(gathered, gathered, is_pair=False)
     else:
         if depends_on_all_targets(num_targets, src.size(0)):
             # The bounds of draws have no gradient.
@@ -271,7 +270,7 @@ def gather_rows(
             dst = F.pad(dst, (0, 0, start, num_targets - stop))
         ends = Ends(src, dst, is_pair=True)
     # All processes join the sum of gradients, even those that use no row.
-    for gathered in ends[:2]:
-        if gathered.requires_grad:
-            h = h + gathered[:0].sum()
+    for compared in ends[:2]:
+        if compared.requires_grad:
+            h = h + compared[:0].sum()
     return (ends if isinstance(x, Ends) else ends.features), h
